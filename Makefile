@@ -136,8 +136,9 @@ fault-spool: set-up  ## producers with a spool under kill -9: no record is lost;
 fault-upgrade: set-up  ## from the last release to this commit and back, member by member, under load; ARGS="--old v0.1.0"
 	@$(BIN)/python -m tests.fault.upgrade $(ARGS)
 
-fuzz: set-up  ## a million damaged replies, and batches of records, for the native module, under sanitizers; ARGS="--replies 10000 --seed 7"
+fuzz: set-up  ## a million damaged replies for the native module, under sanitizers, and for each call of Kinesis; ARGS="--replies 10000 --seed 7"
 	@$(BIN)/python -m tests.fuzz_native --sanitize $(ARGS)
+	@$(BIN)/python -m tests.fuzz_replies $(ARGS)
 
 test-aws: set-up  ## whether all holds in your account of AWS: makes a stream, asks first, removes it; ARGS="--yes --profile me"
 	@$(BIN)/python -m tests.aws $(ARGS)

@@ -1,8 +1,8 @@
 """Calls of GetRecords, in CPU seconds of the caller: one that returns nothing, and one that returns a whole page.
 
 *Without waiting* is how a query polls many shards: calls that do not block, on one thread. A page is fetched and
-decoded to records. boto3, ours with JSON and ours with CBOR ask the same endpoint, and take turns, so that what
-else the machine does meets them all.
+decoded to records. boto3 and ours ask the same endpoint, and take turns, so that what else the machine does meets
+both.
 """
 
 import statistics
@@ -19,7 +19,7 @@ from certificates import make_certificates
 from figures import Figure, cpu_seconds
 
 from kinesis_spout.kinesis import KinesisClientSettings
-from kinesis_spout.kinesis.calls import CONTENT_TYPE, RAW_BODY
+from kinesis_spout.kinesis.calls import RAW_BODY
 from kinesis_spout.kinesis.read.page import decode_reply
 
 RECORDS = 10_000
@@ -27,7 +27,7 @@ RECORD_BYTES = 1_024
 GOAL_POLL = 50.0
 """Microseconds of CPU for a poll that returns nothing, over HTTP."""
 GOAL_TLS_RATIO = 9.0
-"""How many times cheaper than boto3 a page is fetched and decoded over TLS, as CBOR."""
+"""How many times cheaper than boto3 a page is fetched and decoded over TLS."""
 _POLLS = 200
 """At a time: one is too short to be measured."""
 
@@ -60,24 +60,21 @@ def _polls(scheme: str, settings: KinesisClientSettings, turns: int) -> Iterator
 
 def _pages(scheme: str, settings: KinesisClientSettings, turns: int) -> Iterator[Figure]:
     arguments = {"ShardIterator": f"page-{RECORDS}-{RECORD_BYTES}/0/0", "Limit": RECORDS}
-    theirs = _boto3(settings)
-    in_json, in_cbor = settings.create(), replace(settings, wire_format="cbor").create()
+    theirs, ours = _boto3(settings), settings.create()
 
-    def decoded(client: Any) -> None:
-        reply = client.get_records(**arguments)
-        page = decode_reply(reply[RAW_BODY], reply[CONTENT_TYPE], stream="s", shard_id="0")
+    def decoded() -> None:
+        reply: Any = ours.get_records(**arguments)
+        page = decode_reply(reply[RAW_BODY], stream="s", shard_id="0")
         assert len(page.records) == RECORDS
 
     ways: dict[str, Callable[[], object]] = {
         "boto3.get_records": lambda: theirs.get_records(**arguments),
-        "ours, JSON": lambda: decoded(in_json),
-        "ours, CBOR": lambda: decoded(in_cbor),
+        "ours": decoded,
     }
     taken = _by_turns(ways, turns)
-    for client in (in_json, in_cbor):
-        client.close()
+    ours.close()
     what = f"fetched over {scheme} and decoded, {RECORDS:,} records of {RECORD_BYTES:,} B"
-    goals = {"ours, CBOR": {"cheaper_at_least": GOAL_TLS_RATIO}} if scheme == "TLS" else {}
+    goals = {"ours": {"cheaper_at_least": GOAL_TLS_RATIO}} if scheme == "TLS" else {}
     yield from _compared(what, taken, parts=RECORDS, unit="µs CPU/record", goals=goals)
 
 

@@ -4,8 +4,8 @@
 loopback, which answers with the same body; boto3 by ``client.get_records``, we by the getter that the spout
 reads with. boto3's result is still dictionaries; making columns of them would come on top.
 
-*To records*: the same bytes, and the same reply as CBOR, given to the native decoder, against Python's. They take
-turns, so that what else the machine does meets them all.
+*To records*: the same bytes given to the native decoder, against Python's. They take turns, so that what else the
+machine does meets both.
 
 *Aggregated*: bodies with the KPL's aggregated records of so many user records each, taken apart to Arrow columns
 and to records, against AWS' own module, which is given what botocore's parser made of them. *Tracked* adds what
@@ -27,11 +27,9 @@ import boto3
 from botocore.model import Shape
 from botocore.parsers import ResponseParser, create_parser
 from canned_kinesis import CannedKinesis, aggregated_page_body, page_body, shard_name
-from cbor_pages import cbor_page_body
 from figures import Figure, cpu_seconds
 
 from kinesis_spout.kinesis import KinesisShardLister, PollingShardGetter, ReadSettings, native
-from kinesis_spout.kinesis.calls import CBOR
 from kinesis_spout.kinesis.read.arrow import ArrowForm, ArrowPage, sequence_at
 from kinesis_spout.kinesis.read.page import decode_reply
 from kinesis_spout.kinesis.read.user_records import taken_apart
@@ -42,12 +40,9 @@ RECORDS = 10_000
 GOAL_BYTES = 1024
 GOAL_RATIO = 8.0
 GOALS = {
-    ("JSON", 100): 0.19,
-    ("JSON", 1024): 0.37,
-    ("JSON", 10 * 1024): 1.64,
-    ("CBOR", 100): 0.08,
-    ("CBOR", 1024): 0.27,
-    ("CBOR", 10 * 1024): 1.10,
+    ("natively", 100): 0.19,
+    ("natively", 1024): 0.37,
+    ("natively", 10 * 1024): 1.64,
 }
 """Microseconds of CPU for a record of so many bytes."""
 USER_BYTES = 100
@@ -86,32 +81,31 @@ def _parse_only(records: int, size: int, repeats: int) -> Iterator[Figure]:
 
 
 def _to_records(records: int, size: int, repeats: int) -> Iterator[Figure]:
-    json_body, cbor_body = page_body(records, size), cbor_page_body(records, size)
+    body = page_body(records, size)
     native_decoder = native.decoder
 
     def in_python() -> object:
         native.decoder = None
         try:
-            return decode_reply(json_body, stream="s", shard_id="0")
+            return decode_reply(body, stream="s", shard_id="0")
         finally:
             native.decoder = native_decoder
 
-    ways: dict[str, Callable[[], object]] = {"JSON in Python": in_python}
+    ways: dict[str, Callable[[], object]] = {"in Python": in_python}
     if native_decoder is not None:
-        ways["JSON"] = lambda: decode_reply(json_body, stream="s", shard_id="0")
-        ways["CBOR"] = lambda: decode_reply(cbor_body, CBOR, stream="s", shard_id="0")
+        ways["natively"] = lambda: decode_reply(body, stream="s", shard_id="0")
     times: dict[str, list[float]] = {way: [] for way in ways}
     for _ in range(repeats):
         for way, decode in ways.items():
             times[way].append(cpu_seconds(decode, repeats=1))
-    python = statistics.median(times["JSON in Python"])
+    python = statistics.median(times["in Python"])
     for way, taken in times.items():
         yield Figure(
             what=f"parse only, {records:,} records of {size:,} B: to records, {way}",
             value=statistics.median(taken) / records * 1e6,
             unit="µs CPU/record",
-            reference="" if way == "JSON in Python" else "JSON in Python",
-            ratio=None if way == "JSON in Python" else python / statistics.median(taken),
+            reference="" if way == "in Python" else "in Python",
+            ratio=None if way == "in Python" else python / statistics.median(taken),
             at_most=GOALS.get((way, size)),
         )
 

@@ -7,9 +7,9 @@ Three kinds of streams, told apart by their names, need no creation:
     backlog-8-10000-1024-2   8 shards with 2 such pages each, in growing sequence; see ``canned_backlog``
     orders-8-10000-1024-2    the same with JSON for data
 
-It speaks plain HTTP, or TLS where it is given a certificate, and answers in CBOR when it is asked in CBOR. It
-knows the actions the spout and its competitors use, keeps no state but the records, and checks nothing: no
-emulator. Clients that also want other services of AWS at the same address get them passed on to ``beside``.
+It speaks plain HTTP, or TLS where it is given a certificate. It knows the actions the spout and its competitors
+use, keeps no state but the records, and checks nothing: no emulator. Clients that also want other services of AWS
+at the same address get them passed on to ``beside``.
 """
 
 import asyncio
@@ -34,7 +34,6 @@ from certificates import Certificates
 
 from kinesis_spout.kinesis import KinesisClientSettings
 from kinesis_spout.kinesis.aggregated_record import UserRecord, aggregate
-from kinesis_spout.kinesis.read.cbor import decode
 
 _ARRIVED: Final = 1_700_000_000.123
 _FIRST_SEQUENCE: Final = 49_590_338_271_490_256_608_559_692_538_361_571_095_921_575_989_136_588_898
@@ -253,13 +252,6 @@ def _encoded(document: dict[str, Any]) -> bytes:
     return json.dumps(document, separators=(",", ":")).encode()
 
 
-@functools.lru_cache(maxsize=8)
-def _in_cbor(answer: bytes) -> bytes:
-    from cbor_pages import encoded  # noqa: PLC0415 - it makes its pages of ours
-
-    return encoded(json.loads(answer))
-
-
 async def _serve_connection(
     streams: _Streams, beside: str, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
 ) -> None:
@@ -274,20 +266,17 @@ async def _serve_connection(
             if not service.startswith("Kinesis"):
                 writer.write(await _passed_on(beside, head, body))
                 break
-            in_cbor = "cbor" in headers.get("content-type", "")
-            request = decode(body) if in_cbor else json.loads(body)
+            request = json.loads(body)
             if action == "SubscribeToShard":
                 await push(streams, streams.puts, request, writer)
                 break
             answer = streams.answer(action, request)
             if action == "PutRecords":
                 streams.puts.happened(request)
-            if in_cbor:
-                answer = _in_cbor(answer)
             writer.write(
-                b"HTTP/1.1 200 OK\r\nContent-Type: application/x-amz-%b-1.1\r\n"
+                b"HTTP/1.1 200 OK\r\nContent-Type: application/x-amz-json-1.1\r\n"
                 b"x-amzn-RequestId: 00000000-0000-0000-0000-000000000000\r\n"
-                b"Content-Length: %d\r\n\r\n" % (b"cbor" if in_cbor else b"json", len(answer))
+                b"Content-Length: %d\r\n\r\n" % len(answer)
             )
             writer.write(answer)
             await writer.drain()

@@ -40,6 +40,7 @@ pytest_plugins = [
     "tests.support.zookeeper.places",
     "tests.support.kinesis.decoders",
     "tests.support.kinesis.endpoints",
+    "tests.support.kinesis.unkind.endpoint",
     "tests.support.kinesis.streams_under_test",
     "tests.support.spark.session",
     "tests.support.spark.micro_batch_world",

@@ -27,22 +27,17 @@ import msgspec
 
 from kinesis_spout.kinesis import native
 from kinesis_spout.kinesis.aggregated_record import aggregate_columns
-from kinesis_spout.kinesis.calls import CBOR, JSON
 from kinesis_spout.kinesis.read.arrow import ArrowForm
 from kinesis_spout.kinesis.read.page import decode_reply
 from kinesis_spout.kinesis.read.read_settings import ReadSettings
 from kinesis_spout.model.errors import KinesisSpoutError
 from kinesis_spout.model.record import Record
-from tests.support.kinesis.cbor_writer import Milliseconds, cbor
 
 _WITH_ESCAPES: Final = ('with "quotes"', "back\\slash\n")
 _KEYS: Final = ("key", "", "ключ", *_WITH_ESCAPES, "\U0001f600", "x" * 256)
 _TOKENS: Final = (
     b'"', b"\\", b"{", b"}", b"[", b"]", b":", b",", b"null", b"=", b"==", b"\\ud83d\\ude00", b"\\u00e9", b"\\",
-    b"\xff", b"\x00", b"1e5", b"-0.0", b"\xc1", b"\xf6", b"\x9f", b"\xbf", b"\x5f",
-    b"\x1b\xff\xff\xff\xff\xff\xff\xff\xff",
-    b"\x7b\x00\x00\x00\x00\xff\xff\xff\xff",
-    b"\xbb\xff\xff\xff\xff\xff\xff\xff\xff", b'"Records":[', b'"Data":"AA=="',
+    b"\xff", b"\x00", b"1e5", b"-0.0", b'"Records":[', b'"Records":[],', b'"Data":"AA=="',
 )  # fmt: skip
 _DAMAGED_EACH: Final = 32
 """How many damaged ones each whole reply gives."""
@@ -60,36 +55,35 @@ def check_damaged(seed: int, count: int) -> Outcome:
     """Check ``count`` replies that follow from a seed. Raises AssertionError, with the seed of the reply."""
     accepted = 0
     for number in range(seed, seed + count):
-        whole, is_cbor = _whole_reply(number // _DAMAGED_EACH)
+        whole = _whole_reply(number // _DAMAGED_EACH)
         source = random.Random(number)
         body = _damaged(whole, source)
         # An array's memory ends where the body does: one of bytes has a zero after it.
         exact = memoryview(array.array("B", body))
         native.decoder.use_avx2(source.random() < 0.8)
         try:
-            accepted += _is_accepted(exact, body, CBOR if is_cbor else JSON)
+            accepted += _is_accepted(exact, body)
         except Exception as error:
             raise AssertionError(f"seed {number}: {body!r}") from error
     return Outcome(accepted, count - accepted)
 
 
-def _is_accepted(exact: memoryview, body: bytes, content_type: str) -> bool:
-    is_cbor = content_type == CBOR
-    as_records = native.decoder.records(exact, is_cbor, Record, "s", "x")
-    as_columns = native.decoder.columns(exact, is_cbor)
+def _is_accepted(exact: memoryview, body: bytes) -> bool:
+    as_records = native.decoder.records(exact, Record, "s", "x")
+    as_columns = native.decoder.columns(exact)
     if as_records is None:
         # Columns hold fewer arrivals, and never more.
         assert as_columns is None
         return False
-    records = _by(lambda: decode_reply(body, content_type, stream="s", shard_id="x"))
-    columns = _by(lambda: _FORM.decode(body, content_type))
+    records = _by(lambda: decode_reply(body, stream="s", shard_id="x"))
+    columns = _by(lambda: _FORM.decode(body))
     kept, native.decoder = native.decoder, None
     try:
-        wanted = _by(lambda: decode_reply(body, content_type, stream="s", shard_id="x"))
+        wanted = _by(lambda: decode_reply(body, stream="s", shard_id="x"))
         assert records == wanted, (records, wanted)
         if not isinstance(wanted, str):
             assert records.size_bytes == wanted.size_bytes
-        wanted_columns = _by(lambda: _FORM.decode(body, content_type))
+        wanted_columns = _by(lambda: _FORM.decode(body))
         assert columns == wanted_columns, (columns, wanted_columns)
     finally:
         native.decoder = kept
@@ -168,35 +162,25 @@ def _by(decode: Callable[[], Any]) -> Any:
 
 
 @functools.lru_cache(maxsize=1)
-def _whole_reply(seed: int) -> tuple[bytes, bool]:
+def _whole_reply(seed: int) -> bytes:
     source = random.Random(f"reply {seed}")
-    is_cbor = source.random() < 0.5
-    return _reply(source, is_cbor=is_cbor), is_cbor
-
-
-def _reply(source: random.Random, *, is_cbor: bool) -> bytes:
-    records = [_record(source, is_cbor=is_cbor) for _ in range(source.randrange(5))]
+    records = [_record(source, at) for at in range(source.randrange(5))]
     reply: dict[str, Any] = {"MillisBehindLatest": 7, "NextShardIterator": "AA/+==", "Records": records}
     if source.random() < 0.2:
         reply = {"New": {"a": [1, None, "b", {}], "c": -1.5e3}, **reply, "ChildShards": None}
-    if is_cbor:
-        return cbor(reply, until_break=source.random() < 0.3)
     separators = source.choice([(",", ":"), (" , ", " : ")])
     return json.dumps(reply, ensure_ascii=source.random() < 0.5, separators=separators).encode()
 
 
-def _record(source: random.Random, *, is_cbor: bool) -> dict[str, Any]:
+def _record(source: random.Random, at: int) -> dict[str, Any]:
     data = source.randbytes(source.choice((0, 1, 2, 3, 33, 34, 35, 100, 400)))
-    encoded: bytes | str = data if is_cbor and source.random() < 0.5 else base64.b64encode(data).decode()
     milliseconds = 1_795_260_005_277 + source.randrange(1_000)
     record: dict[str, Any] = {
-        "ApproximateArrivalTimestamp": Milliseconds(milliseconds, is_tagged=source.random() < 0.5)
-        if is_cbor
-        else milliseconds / 1000,
-        "Data": encoded,
+        "ApproximateArrivalTimestamp": milliseconds / 1000,
+        "Data": base64.b64encode(data).decode(),
         "EncryptionType": source.choice(("NONE", "KMS", None)),
         "PartitionKey": source.choice(_KEYS),
-        "SequenceNumber": str(source.randrange(10**56)),
+        "SequenceNumber": str(at * 10**55 + source.randrange(10**55)),
     }
     if source.random() < 0.2:
         del record[source.choice(sorted(record))]

@@ -1,4 +1,4 @@
-/* The records of a GetRecords reply, taken from its body: JSON, or CBOR (application/x-amz-cbor-1.1).
+/* The records of a GetRecords reply, taken from its body, which is JSON.
 
    A reply is read in two steps. The first one notes where the texts of each record are, and checks them: names,
    lengths, UTF-8, escapes, numbers. The second one copies them, or undoes their base64, to objects or to the
@@ -16,7 +16,8 @@
 
 typedef const uint8_t *Place;
 
-enum { LARGE_BODY = 64 * 1024, MAX_DEPTH = 32 };
+enum { LARGE_BODY = 64 * 1024, MAX_DEPTH = 32, MAX_DIGITS = 128 };
+static const double LATEST_SECONDS = 253402300800.0; /* the year 10,000 */
 static const uint64_t MAX_EXACT = UINT64_C(1) << 53; /* all whole numbers up to it are doubles */
 static const uint8_t MAGIC[4] = {0xF3, 0x89, 0x9A, 0xC2}; /* of an aggregated record: see aggregated_record.py */
 
@@ -163,9 +164,28 @@ static Row *next_row(Reply *reply)
     return row;
 }
 
+/* Whether a record has a sequence number, above that of the record before it: as numbers are without zeros in front,
+   the longer one is the larger. */
+static bool is_in_order(const Reply *reply, const Row *row)
+{
+    const Text *number = &row->texts[SEQUENCE];
+    Place digit = reply->body + number->at, end = digit + number->length;
+    if (!number->at || !number->length || number->length > MAX_DIGITS || (*digit == '0' && number->length > 1))
+        return false;
+    for (; digit < end; digit++)
+        if (*digit < '0' || *digit > '9')
+            return false;
+    if (reply->count == 0)
+        return true;
+    const Text *last = &row[-1].texts[SEQUENCE];
+    return number->length == last->length
+               ? memcmp(reply->body + last->at, reply->body + number->at, number->length) < 0
+               : number->length > last->length;
+}
+
 static bool finish_row(Reply *reply, const Row *row)
 {
-    if (!row->texts[DATA].at || !row->texts[SEQUENCE].at)
+    if (!row->texts[DATA].at || !is_in_order(reply, row) || !(isnan(row->arrival) || row->arrival < LATEST_SECONDS))
         return false;
     for (int text = 0; text < TEXTS; text++)
         reply->bytes[text] += row->texts[text].plain;
@@ -549,230 +569,42 @@ static Place read_json_record(Reply *reply, Place at)
     }
 }
 
+/* Read the array of records. */
+static Place read_records(Reply *reply, Place at)
+{
+    Place end = reply->end;
+    at = read_sign(at, end, '[');
+    reply->rest_from = at;
+    Place behind = at == NULL ? NULL : read_sign(at, end, ']');
+    while (behind == NULL) {
+        at = read_json_record(reply, at);
+        behind = read_sign(at, end, ']');
+        if (behind == NULL && (at = read_sign(at, end, ',')) == NULL)
+            return NULL;
+    }
+    reply->rest_to = behind - 1;
+    return behind;
+}
+
+/* A reply that names its records twice, or may do so by an escape, is refused. */
 static bool read_json(Reply *reply)
 {
     Place end = reply->end, at = read_sign(reply->body, end, '{');
     for (;;) {
         Text name;
         at = at == NULL ? NULL : read_sign(read_text(reply, at, &name), end, ':');
-        if (at == NULL)
+        if (at == NULL || name.plain != name.length)
             return false;
-        if (name.plain == name.length && IS_CALLED(reply->body + name.at, name.length, "Records"))
-            break;
-        at = read_sign(skip_value(reply, at, 0), end, ',');
-    }
-    at = read_sign(at, end, '[');
-    if (at == NULL)
-        return false;
-    reply->rest_from = at;
-    Place behind = read_sign(at, end, ']');
-    while (behind == NULL) {
-        at = read_json_record(reply, at);
-        behind = read_sign(at, end, ']');
-        if (behind == NULL && (at = read_sign(at, end, ',')) == NULL)
+        if (!IS_CALLED(reply->body + name.at, name.length, "Records"))
+            at = skip_value(reply, at, 0);
+        else if (reply->rest_from != NULL)
             return false;
+        else
+            at = read_records(reply, at);
+        if (read_sign(at, end, '}') != NULL)
+            return reply->rest_from != NULL;
+        at = read_sign(at, end, ',');
     }
-    reply->rest_to = behind - 1;
-    return true;
-}
-
-/* ---- CBOR ---------------------------------------------------------------------------------------------- */
-
-/* The major types of RFC 8949, and what this decoder makes of the values of the last one. */
-enum { NUMBER, NEGATIVE, BYTES, TEXT, ARRAY, MAP, TAG, SIMPLE };
-enum { NULL_VALUE = 22, TIME_TAG = 1 };
-static const uint64_t UNTIL_BREAK = UINT64_MAX;
-enum { BREAK = 0xFF };
-
-typedef struct {
-    int major;
-    uint64_t value; /* `UNTIL_BREAK` of arrays and maps whose length is not told */
-} Head;
-
-static Place read_head(Place at, Place end, Head *head)
-{
-    if (at == NULL || at == end)
-        return NULL;
-    head->major = *at >> 5;
-    unsigned info = *at++ & 31;
-    if (info < 24) {
-        head->value = info;
-        return at;
-    }
-    if (info == 31) {
-        head->value = UNTIL_BREAK;
-        return head->major == ARRAY || head->major == MAP ? at : NULL;
-    }
-    if (info > 27 || end - at < 1 << (info - 24))
-        return NULL;
-    head->value = 0;
-    for (int bytes = 1 << (info - 24); bytes; bytes--)
-        head->value = head->value << 8 | *at++;
-    return head->value == UNTIL_BREAK ? NULL : at;
-}
-
-static Place read_cbor_text(const Reply *reply, Place at, Text *text)
-{
-    Head head;
-    at = read_head(at, reply->end, &head);
-    if (at == NULL || head.major != TEXT || head.value > (uint64_t)(reply->end - at))
-        return NULL;
-    text->at = (uint32_t)(at - reply->body);
-    text->length = text->plain = (uint32_t)head.value;
-    for (Place end = at + head.value; at < end;) {
-        uint64_t word;
-        if (end - at >= 8 && (memcpy(&word, at, 8), (word & TOP_BITS) == 0)) {
-            at += 8;
-            continue;
-        }
-        int bytes = *at < 0x80 ? 1 : utf8_bytes(at, end);
-        if (bytes == 0)
-            return NULL;
-        at += bytes;
-    }
-    return at;
-}
-
-static Place read_cbor_data(const Reply *reply, Place at, Text *text)
-{
-    Head head;
-    at = read_head(at, reply->end, &head);
-    if (at == NULL || (head.major != BYTES && head.major != TEXT) || head.value > (uint64_t)(reply->end - at))
-        return NULL;
-    int64_t bytes = (int64_t)head.value;
-    if (head.major == TEXT) /* emulators write base64 */
-        bytes = base64_bytes(at, (size_t)head.value);
-    if (bytes < 0)
-        return NULL;
-    text->at = (uint32_t)(at - reply->body);
-    text->length = (uint32_t)head.value;
-    text->plain = (uint32_t)bytes;
-    return at + head.value;
-}
-
-static bool is_null(Place at, Place end)
-{
-    return at < end && *at == (SIMPLE << 5 | NULL_VALUE);
-}
-
-static Place read_cbor_arrival(Place at, Place end, double *seconds)
-{
-    Head milliseconds;
-    if (is_null(at, end))
-        return at + 1;
-    at = read_head(at, end, &milliseconds);
-    if (at != NULL && milliseconds.major == TAG && milliseconds.value == TIME_TAG) /* emulators leave it out */
-        at = read_head(at, end, &milliseconds);
-    if (at == NULL || milliseconds.major != NUMBER || milliseconds.value > MAX_EXACT)
-        return NULL;
-    *seconds = (double)milliseconds.value / 1000;
-    return at;
-}
-
-/* Whether a map or an array goes on, after so many of its members; moves behind the sign that ends it. */
-static bool goes_on(const Head *head, uint64_t done, Place *at, Place end)
-{
-    if (*at == NULL || head->value != UNTIL_BREAK)
-        return *at != NULL && done < head->value;
-    if (*at < end && **at == BREAK) {
-        ++*at;
-        return false;
-    }
-    return true;
-}
-
-static Place skip_cbor(const Reply *reply, Place at, int depth)
-{
-    Head head;
-    Text text;
-    Place end = reply->end;
-    Place value = at;
-    at = read_head(at, end, &head);
-    if (at == NULL || depth == MAX_DEPTH)
-        return NULL;
-    switch (head.major) {
-    case BYTES:
-        return head.value > (uint64_t)(end - at) ? NULL : at + head.value;
-    case TEXT:
-        return read_cbor_text(reply, value, &text);
-    case TAG:
-        return skip_cbor(reply, at, depth + 1);
-    case ARRAY:
-    case MAP:
-        for (uint64_t done = 0; goes_on(&head, done, &at, end); done++) {
-            if (head.major == MAP)
-                at = read_cbor_text(reply, at, &text);
-            at = at == NULL ? NULL : skip_cbor(reply, at, depth + 1);
-        }
-        return at;
-    case SIMPLE: /* false, true, null, undefined and floats */
-        return (*value & 31) >= 20 && (*value & 31) <= 27 && (*value & 31) != 24 ? at : NULL;
-    default:
-        return at;
-    }
-}
-
-/* Read the name of a record's member. */
-static Place read_cbor_member(const Reply *reply, Place at, int *member)
-{
-    Head head;
-    Place first = read_head(at, reply->end, &head);
-    if (first == NULL || head.major != TEXT || head.value > (uint64_t)(reply->end - first))
-        return NULL;
-    Text unknown;
-    *member = member_called(first, (size_t)head.value);
-    return *member == UNKNOWN ? read_cbor_text(reply, at, &unknown) : first + head.value;
-}
-
-static Place read_cbor_record(Reply *reply, Place at)
-{
-    Place end = reply->end;
-    Head map;
-    Row *row = next_row(reply);
-    at = read_head(at, end, &map);
-    if (row == NULL || at == NULL || map.major != MAP)
-        return NULL;
-    unsigned seen = 0;
-    for (uint64_t done = 0; goes_on(&map, done, &at, end); done++) {
-        int member;
-        at = read_cbor_member(reply, at, &member);
-        if (at == NULL)
-            return NULL;
-        if (member != UNKNOWN && seen & 1U << member)
-            return NULL;
-        seen |= 1U << member;
-        at = member == DATA                                             ? read_cbor_data(reply, at, &row->texts[DATA])
-             : member == ARRIVAL                                        ? read_cbor_arrival(at, end, &row->arrival)
-             : member == UNKNOWN                                        ? skip_cbor(reply, at, 0)
-             : is_null(at, end) && (member == KEY || member == ENCRYPTION) ? at + 1
-                                                                        : read_cbor_text(reply, at, &row->texts[member]);
-    }
-    return at != NULL && finish_row(reply, row) ? at : NULL;
-}
-
-static bool read_cbor(Reply *reply)
-{
-    Place end = reply->end;
-    Head map, array;
-    Place at = read_head(reply->body, end, &map);
-    if (at == NULL || map.major != MAP)
-        return false;
-    for (uint64_t done = 0;; done++) {
-        Text name;
-        if (!goes_on(&map, done, &at, end) || (at = read_cbor_text(reply, at, &name)) == NULL)
-            return false;
-        if (IS_CALLED(reply->body + name.at, name.length, "Records"))
-            break;
-        at = skip_cbor(reply, at, 0);
-    }
-    reply->rest_from = at;
-    at = read_head(at, end, &array);
-    if (at == NULL || array.major != ARRAY)
-        return false;
-    for (uint64_t done = 0; goes_on(&array, done, &at, end); done++)
-        at = read_cbor_record(reply, at);
-    reply->rest_to = at;
-    return at != NULL;
 }
 
 /* ---- What is made of a reply --------------------------------------------------------------------------- */
@@ -784,11 +616,7 @@ static PyObject *no_memory(void)
 
 static bool decode_data(const Reply *reply, const Text *data, uint8_t *to)
 {
-    Place from = reply->body + data->at;
-    if (data->plain != data->length)
-        return decode_base64(from, data->length, to, data->plain);
-    memcpy(to, from, data->length);
-    return true;
+    return decode_base64(reply->body + data->at, data->length, to, data->plain);
 }
 
 static bool is_aggregated(const uint8_t *data, size_t bytes)
@@ -811,23 +639,21 @@ static PyObject *text_object(const Reply *reply, const Text *text)
     return made;
 }
 
-/* The reply without its records, in its own form. */
-static PyObject *rest_of(const Reply *reply, bool is_cbor)
+/* The reply without its records. */
+static PyObject *rest_of(const Reply *reply)
 {
     size_t before = (size_t)(reply->rest_from - reply->body), after = (size_t)(reply->end - reply->rest_to);
-    PyObject *rest = PyBytes_FromStringAndSize(NULL, (Py_ssize_t)(before + is_cbor + after));
+    PyObject *rest = PyBytes_FromStringAndSize(NULL, (Py_ssize_t)(before + after));
     if (rest == NULL)
         return NULL;
     uint8_t *to = (uint8_t *)PyBytes_AsString(rest);
     memcpy(to, reply->body, before);
-    if (is_cbor)
-        to[before++] = ARRAY << 5;
     memcpy(to + before, reply->rest_to, after);
     return rest;
 }
 
 /* Read a body. False: it is refused, or (with an exception) it cannot be read. */
-static bool read_reply(Reply *reply, const Py_buffer *body, bool is_cbor)
+static bool read_reply(Reply *reply, const Py_buffer *body)
 {
     memset(reply, 0, sizeof *reply);
     if (body->len < 2 || body->len > INT32_MAX)
@@ -836,7 +662,7 @@ static bool read_reply(Reply *reply, const Py_buffer *body, bool is_cbor)
     reply->end = reply->body + body->len;
     bool is_large = body->len >= LARGE_BODY, is_read;
     PyThreadState *thread = is_large ? PyEval_SaveThread() : NULL;
-    is_read = is_cbor ? read_cbor(reply) : read_json(reply);
+    is_read = read_json(reply);
     if (is_large)
         PyEval_RestoreThread(thread);
     return is_read;
@@ -945,23 +771,22 @@ static PyObject *record_list(const Reply *reply, PyObject **data, PyObject *type
 }
 
 PyDoc_STRVAR(records_doc,
-"records(body, is_cbor, record_type, stream, shard_id)\n--\n\n"
+"records(body, record_type, stream, shard_id)\n--\n\n"
 "Return (records, size_bytes, has_aggregates, rest) of a reply; None if it is refused.");
 
 static PyObject *records(PyObject *module, PyObject *arguments)
 {
     (void)module;
     Py_buffer body;
-    int is_cbor;
     PyObject *type, *stream, *shard_id, *made = NULL;
-    if (!PyArg_ParseTuple(arguments, "y*pOOO", &body, &is_cbor, &type, &stream, &shard_id))
+    if (!PyArg_ParseTuple(arguments, "y*OOO", &body, &type, &stream, &shard_id))
         return NULL;
     Reply reply;
     bool has_aggregates = false;
-    PyObject **data = read_reply(&reply, &body, is_cbor) ? data_objects(&reply, &has_aggregates) : NULL;
+    PyObject **data = read_reply(&reply, &body) ? data_objects(&reply, &has_aggregates) : NULL;
     if (data != NULL) {
         PyObject *list = record_list(&reply, data, type, stream, shard_id);
-        PyObject *rest = list == NULL ? NULL : rest_of(&reply, is_cbor);
+        PyObject *rest = list == NULL ? NULL : rest_of(&reply);
         if (rest != NULL)
             made = Py_BuildValue("(OnOO)", list, (Py_ssize_t)(reply.bytes[DATA] + reply.bytes[KEY]),
                                  has_aggregates ? Py_True : Py_False, rest);
@@ -1025,8 +850,8 @@ static bool fill_column(const Reply *reply, int text, const Column *column, bool
     return true;
 }
 
-/* The microseconds of all arrivals; false: one is out of range. */
-static bool fill_arrivals(const Reply *reply, uint8_t *arrivals, uint8_t *validity, size_t *missing)
+/* The microseconds of all arrivals. */
+static void fill_arrivals(const Reply *reply, uint8_t *arrivals, uint8_t *validity, size_t *missing)
 {
     memset(validity, 0, (reply->count + 7) / 8);
     for (size_t row = 0; row < reply->count; row++) {
@@ -1035,19 +860,15 @@ static bool fill_arrivals(const Reply *reply, uint8_t *arrivals, uint8_t *validi
         if (isnan(seconds)) {
             ++*missing;
         } else {
-            double exact = nearbyint(seconds * 1e6);
-            if (!(exact < 9.2e18))
-                return false;
-            microseconds = (int64_t)exact;
+            microseconds = (int64_t)nearbyint(seconds * 1e6);
             validity[row / 8] |= (uint8_t)(1U << row % 8);
         }
         memcpy(arrivals + row * sizeof microseconds, &microseconds, sizeof microseconds);
     }
-    return true;
 }
 
 PyDoc_STRVAR(columns_doc,
-"columns(body, is_cbor)\n--\n\n"
+"columns(body)\n--\n\n"
 "Return (rows, data, keys, sequence_numbers, encryption_types, arrivals, has_aggregates, rest) of a reply; None if\n"
 "it is refused. The first four columns are (validity, offsets, values), arrivals (validity, microseconds), as the\n"
 "buffers of Arrow arrays.");
@@ -1056,19 +877,18 @@ static PyObject *columns(PyObject *module, PyObject *arguments)
 {
     (void)module;
     Py_buffer body;
-    int is_cbor;
-    if (!PyArg_ParseTuple(arguments, "y*p", &body, &is_cbor))
+    if (!PyArg_ParseTuple(arguments, "y*", &body))
         return NULL;
     Reply reply;
     Column made[TEXTS] = {{NULL, NULL, NULL}};
     PyObject *arrivals = NULL, *validity = NULL, *rest = NULL, *result = NULL;
-    bool is_good = read_reply(&reply, &body, is_cbor), has_aggregates = false;
+    bool is_good = read_reply(&reply, &body), has_aggregates = false;
     for (int text = 0; is_good && text < TEXTS; text++)
         is_good = make_column(&reply, text, &made[text]);
     if (is_good) {
         arrivals = PyBytes_FromStringAndSize(NULL, (Py_ssize_t)(reply.count * sizeof(int64_t)));
         validity = PyBytes_FromStringAndSize(NULL, (Py_ssize_t)((reply.count + 7) / 8));
-        rest = arrivals == NULL || validity == NULL ? NULL : rest_of(&reply, is_cbor);
+        rest = arrivals == NULL || validity == NULL ? NULL : rest_of(&reply);
         is_good = rest != NULL;
     }
     if (is_good) {
@@ -1078,7 +898,7 @@ static PyObject *columns(PyObject *module, PyObject *arguments)
         for (int text = 0; is_good && text < TEXTS; text++)
             is_good = fill_column(&reply, text, &made[text], &has_aggregates);
         uint8_t *to = (uint8_t *)PyBytes_AsString(arrivals), *known = (uint8_t *)PyBytes_AsString(validity);
-        is_good = is_good && fill_arrivals(&reply, to, known, &missing);
+        fill_arrivals(&reply, to, known, &missing);
         if (is_large)
             PyEval_RestoreThread(thread);
         if (is_good) {

@@ -1,17 +1,19 @@
-"""What all calls share: the names of streams and shards, and the table that translates boto3's errors.
+"""What all calls share: the names of streams and shards, and the table that translates their errors.
 
-``kinesis.retry_policy`` decides what to do about each. The codes are those of the Kinesis API's service model
-and the common errors of AWS's JSON services:
+An error that AWS names in its own words becomes the kind of the table. Everything else (the page of a proxy, a
+body that is no reply, whatever botocore or a source of credentials raises) says nothing about the call: it
+becomes Unavailable. ``kinesis.retry_policy`` decides what to do about each kind. The codes are those of the
+Kinesis API's service model and the common errors of AWS's JSON services:
 https://docs.aws.amazon.com/kinesis/latest/APIReference/CommonErrors.html
 """
 
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from botocore import exceptions as botocore_errors
-from botocore.exceptions import BotoCoreError, ClientError
+from botocore.exceptions import ClientError
 
 from kinesis_spout.model.errors import (
     AccessDenied,
@@ -26,13 +28,10 @@ from kinesis_spout.model.errors import (
     Unavailable,
 )
 
-JSON: Final = "application/x-amz-json-1.1"
-CBOR: Final = "application/x-amz-cbor-1.1"
-"""Content types of requests and replies."""
+T = TypeVar("T")
+
 RAW_BODY: Final = "RawBody"
 """The key of a GetRecords reply that holds its undecoded body."""
-CONTENT_TYPE: Final = "ContentType"
-"""The key of a GetRecords reply that holds the content type of its undecoded body; JSON without it."""
 
 
 class ResourceNotFound(Unavailable):
@@ -87,15 +86,11 @@ ERRORS_BY_CODE: Final[dict[str, type[KinesisError]]] = {
     "ForbiddenException": AccessDenied,  # of SSO
     "InvalidIdentityToken": AccessDenied,  # of STS, as the next ones
     "IDPRejectedClaim": AccessDenied,
-    "IDPCommunicationError": Unavailable,
     "InternalFailureException": Unavailable,
-    "InternalFailure": Unavailable,
-    "InternalServerError": Unavailable,
-    "ServiceUnavailable": Unavailable,
-    "ServiceUnavailableException": Unavailable,
-    "RequestTimeout": Unavailable,
-    "RequestTimeoutException": Unavailable,
+    "UnknownOperationException": KinesisError,
+    "ValidationException": KinesisError,
 }
+"""Others are Unavailable: they say nothing of the request, or are no words of AWS."""
 
 INVALID_ARGUMENT_BY_OPERATION: Final[dict[str, type[KinesisError]]] = {
     "GetRecords": InvalidIterator,
@@ -116,13 +111,10 @@ ERRORS_BY_CAUSE: Final[tuple[tuple[type[Exception], type[KinesisSpoutError]], ..
     (botocore_errors.NoRegionError, InvalidConfig),
     (botocore_errors.InvalidRegionError, InvalidConfig),
     (botocore_errors.ParamValidationError, InvalidConfig),
-    (botocore_errors.HTTPClientError, Unavailable),
-    (botocore_errors.ConnectionError, Unavailable),
-    (botocore_errors.IncompleteReadError, Unavailable),
-    (botocore_errors.MetadataRetrievalError, Unavailable),
-    (UnicodeDecodeError, Unavailable),  # botocore's, for a reply in an unexpected format
 )
-"""Tried in order: calls that did not reach the service, or whose answer was lost."""
+"""Calls that were not made. Others are Unavailable: they did not reach the service, or got no good reply."""
+_LONGEST_SAID: Final = 500
+"""Characters of an error: a proxy's page is longer."""
 
 _TRIES: Final = re.compile(r" \(reached max retries: \d+\)")
 
@@ -154,29 +146,26 @@ _REMEDIES_BY_CAUSE: Final[tuple[tuple[type[Exception], str], ...]] = (
 
 @contextmanager
 def translated(call: str) -> Iterator[None]:
-    """Translate boto3's errors inside; ``call`` is for the message: "GetRecords of shard s of stream t"."""
+    """Translate errors inside; ``call`` is for the message: "GetRecords of shard s of stream t"."""
     try:
         yield
-    except (ClientError, BotoCoreError, UnicodeDecodeError) as error:
+    except KinesisSpoutError:
+        raise
+    except Exception as error:
         raise translate(error, call) from error
 
 
-def translate(error: ClientError | BotoCoreError | UnicodeDecodeError, call: str) -> KinesisSpoutError:
-    """Look an error of boto3 up in the table. Unknown ones become a KinesisError that is not retriable."""
-    return _named(error, f"{call} failed: ")
-
-
-def refused(error: ClientError | BotoCoreError | UnicodeDecodeError, work: str) -> KinesisSpoutError:
-    """The same, for work that is not tried again."""
-    return _named(error, f"expected {work} to succeed, got ")
-
-
-def _named(error: ClientError | BotoCoreError | UnicodeDecodeError, before: str) -> KinesisSpoutError:
+def translate(error: Exception, call: str) -> KinesisSpoutError:
+    """Look an error of a call up in the table: boto3's, and all that a strange reply makes others raise."""
     kind = _kind_of_reply(error) if isinstance(error, ClientError) else _kind_of_cause(error)
     by_cause = (remedy for cause, remedy in _REMEDIES_BY_CAUSE if isinstance(error, cause))
     remedy = next(by_cause, _REMEDIES.get(kind))
     said = said_by_boto3(error)
-    return kind(f"{before}{said}" if remedy is None else f"{before}{said.rstrip('.')}; {remedy}")
+    translated = kind(
+        f"{call} failed: {said}" if remedy is None else f"{call} failed: {said.rstrip('.')}; {remedy}"
+    )
+    translated.__cause__ = error
+    return translated
 
 
 def error_code(error: ClientError) -> str:
@@ -184,28 +173,30 @@ def error_code(error: ClientError) -> str:
 
 
 def said_by_boto3(error: Exception) -> str:
-    """Return the text of an error of boto3, without its number of tries: boto3's retries are off.
+    """Return the text of an error of boto3, in one line, without its number of tries: boto3's retries are off.
 
-    Where a proxy refused a tunnel, which boto3's text does not say, with the answer.
+    Where a proxy refused a tunnel, which boto3's text does not say, with the answer. Other errors have their type.
     """
-    said = _TRIES.sub("", str(error))
+    said = " ".join(_TRIES.sub("", str(error)[: 2 * _LONGEST_SAID]).split())[:_LONGEST_SAID]
+    if not isinstance(error, ClientError | botocore_errors.BotoCoreError):
+        said = f"{type(error).__name__}: {said}"
     within = error.kwargs.get("error") if isinstance(error, botocore_errors.ProxyConnectionError) else None
     answers = (str(each) for each in (within, *getattr(within, "args", ())) if isinstance(each, OSError))
     refused = next((answer for answer in answers if answer.startswith("Tunnel connection failed")), None)
     return said if refused is None else f"{said} ({refused})"
 
 
-def expected(reply: Mapping[str, Any], member: str, call: str) -> Any:
-    """Return a member that every good reply has.
+def expected(reply: Mapping[str, Any], member: str, call: str, kind: type[T]) -> T:
+    """Return a member that every good reply has, of its kind.
 
     botocore makes an empty reply of a body that it cannot parse (a proxy's page, another format). Taken for
     an answer, that could mean "no records, no next iterator": the end of a shard.
 
     Raises:
-        Unavailable: the member is missing.
+        Unavailable: the member is missing, or is something else.
     """
     value = reply.get(member)
-    if value is None:
+    if not isinstance(value, kind):
         raise Unavailable(
             f"{call} expected a reply with {member!r}, got {sorted(reply)}; the call is repeated. "
             "If this continues, check what is between here and Kinesis: a proxy, a VPC endpoint"
@@ -221,13 +212,11 @@ def _kind_of_reply(error: ClientError) -> type[KinesisError]:
     if known is not None:
         return known
     status = error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0)
-    if status == 429:  # noqa: PLR2004 - HTTP's "too many requests"
-        return Throttled
-    return Unavailable if status >= 500 else KinesisError  # noqa: PLR2004 - HTTP's "the server's fault"
+    return Throttled if status == 429 else Unavailable  # noqa: PLR2004 - HTTP's "too many requests"
 
 
-def _kind_of_cause(error: BotoCoreError | UnicodeDecodeError) -> type[KinesisSpoutError]:
-    return next((kind for cause, kind in ERRORS_BY_CAUSE if isinstance(error, cause)), KinesisError)
+def _kind_of_cause(error: Exception) -> type[KinesisSpoutError]:
+    return next((kind for cause, kind in ERRORS_BY_CAUSE if isinstance(error, cause)), Unavailable)
 
 
 def stream_arguments(stream: str) -> dict[str, Any]:

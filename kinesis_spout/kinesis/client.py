@@ -30,7 +30,7 @@ from botocore.credentials import (
     DeferredRefreshableCredentials,
 )
 
-from kinesis_spout.kinesis.calls import CONTENT_TYPE, RAW_BODY, translated
+from kinesis_spout.kinesis.calls import RAW_BODY, translated
 from kinesis_spout.kinesis.client_settings import KinesisClientSettings
 from kinesis_spout.kinesis.read.fan_out.subscribe_call import PushedSubscriptions
 from kinesis_spout.kinesis.wire.calls import GetRecords, PutRecords, Wire, is_page
@@ -58,8 +58,7 @@ def made_client(settings: KinesisClientSettings) -> "KinesisClient":
     _check_proxy(settings, client.meta.endpoint_url)
     client.meta.events.register("before-parse.kinesis", _look_at_body)
     ca_bundle = core.get_config_variable("ca_bundle") or os.environ.get("REQUESTS_CA_BUNDLE")
-    asks_cbor = settings.wire_format == "cbor"
-    wire = Wire(client, session.get_credentials, ca_bundle, asks_cbor=asks_cbor)
+    wire = Wire(client, session.get_credentials, ca_bundle)
     PushedSubscriptions(wire)
     _call_by_wire(client, wire)
     return client
@@ -193,5 +192,4 @@ def _look_at_body(
         raise botocore.exceptions.IncompleteReadError(actual_bytes=len(body), expected_bytes=int(length))
     if operation_model.name == "GetRecords" and is_page(response_dict["status_code"], content_type):
         customized_response_dict[RAW_BODY] = body
-        customized_response_dict[CONTENT_TYPE] = content_type
         response_dict["body"] = b"{}"

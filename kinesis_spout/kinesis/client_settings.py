@@ -41,8 +41,6 @@ class KinesisClientSettings:
     use_fips_endpoint: bool | None = None
     """Of every service that is called. None, here and below: as the environment and the profile say."""
     use_dualstack_endpoint: bool | None = None
-    wire_format: str = "json"
-    """What GetRecords asks for: json, or cbor. An endpoint that refuses CBOR is asked for JSON."""
     connect_timeout_seconds: float = 5.0
     read_timeout_seconds: float = 20.0
     """A page of 10 MiB must pass in this time."""

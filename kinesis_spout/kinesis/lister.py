@@ -7,7 +7,7 @@ account, so it is called once, for the creation time. ListStreams has 5/s per ac
 import random
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
 from kinesis_spout.kinesis.calls import (
     ExpiredNextToken,
@@ -19,13 +19,13 @@ from kinesis_spout.kinesis.calls import (
 from kinesis_spout.kinesis.read.user_records import HashKeys
 from kinesis_spout.kinesis.retry_policy import Jitter, RetryPolicy, Tries
 from kinesis_spout.model.clock import Clock, SystemClock
-from kinesis_spout.model.errors import StreamNotFound
+from kinesis_spout.model.errors import StreamNotFound, Unavailable
 from kinesis_spout.ports import StreamSummary
 from shard_state import Shard
 
 if TYPE_CHECKING:
     from mypy_boto3_kinesis import KinesisClient
-    from mypy_boto3_kinesis.type_defs import ListShardsOutputTypeDef, ShardTypeDef
+    from mypy_boto3_kinesis.type_defs import ShardTypeDef
 
 T = TypeVar("T")
 
@@ -57,17 +57,22 @@ class KinesisShardLister:
 
     def summary(self) -> StreamSummary:
         call = f"DescribeStreamSummary of stream {self._stream!r}"
-        reply = self._tried(
-            call, lambda: self._client.describe_stream_summary(**stream_arguments(self._stream))
-        )
-        description = expected(reply, "StreamDescriptionSummary", call)
-        return StreamSummary(
-            name=description["StreamName"],
-            arn=description["StreamARN"],
-            created=description["StreamCreationTimestamp"].timestamp(),
-            retention_hours=description.get("RetentionPeriodHours"),
-            ignores_keys=description.get("RecordDistributionStrategy") == "AUTO",
-        )
+        return self._tried(call, partial(self._summary, call))
+
+    def _summary(self, call: str) -> StreamSummary:
+        with translated(call):
+            reply = self._client.describe_stream_summary(**stream_arguments(self._stream))
+            description = expected(reply, "StreamDescriptionSummary", call, dict)
+            name, arn = description["StreamName"], description["StreamARN"]
+            if self._stream not in {name, arn} and not self._stream.endswith(f"/{name}"):
+                raise Unavailable(f"{call} expected that stream, got {name!r}; the call is repeated")
+            return StreamSummary(
+                name=name,
+                arn=arn,
+                created=description["StreamCreationTimestamp"].timestamp(),
+                retention_hours=description.get("RetentionPeriodHours"),
+                ignores_keys=description.get("RecordDistributionStrategy") == "AUTO",
+            )
 
     def list_shards(self) -> list[Shard]:
         """List every shard that retention has left; see the port.
@@ -98,21 +103,22 @@ class KinesisShardLister:
             page = self._tried(call, partial(self._page, arguments))
             if isinstance(page, ExpiredNextToken):
                 raise page
-            shards.extend(_shard_of(listed) for listed in page["Shards"])
-            token = page.get("NextToken")
+            shards.extend(page.shards)
+            token = page.next_token
             if not token:
                 return shards
             arguments = {"NextToken": token}  # the API refuses the stream's name together with a token
 
-    def _page(self, arguments: dict[str, Any]) -> "ListShardsOutputTypeDef | ExpiredNextToken":
+    def _page(self, arguments: dict[str, Any]) -> "_Page | ExpiredNextToken":
         """Request a page. An expired token is an answer: repeating the call would not help."""
         try:
             with translated("ListShards"):
                 reply = self._client.list_shards(**arguments)
+                shards = expected(reply, "Shards", "ListShards", list)
+                token = expected({"NextToken": "", **reply}, "NextToken", "ListShards", str)
+                return _Page([_shard_of(listed) for listed in shards], token)
         except ExpiredNextToken as expired:
             return expired
-        expected(reply, "Shards", "ListShards")
-        return reply
 
     def _tried(self, call: str, ask: Callable[[], T]) -> T:
         try:
@@ -132,6 +138,11 @@ class KinesisShardLister:
             f"expected a stream {self._stream!r} in region {meta.region_name!r} at {meta.endpoint_url}, "
             "found none; check the name, the region, the endpoint and the account of the credentials"
         )
+
+
+class _Page(NamedTuple):
+    shards: list[Shard]
+    next_token: str
 
 
 def _shard_of(listed: "ShardTypeDef") -> Shard:
@@ -161,9 +172,10 @@ def _stream_names(client: "KinesisClient") -> list[str]:
     names: list[str] = []
     arguments: dict[str, Any] = {"Limit": _NAMES_A_PAGE}
     while True:
-        reply = client.list_streams(**arguments)
-        page = expected(reply, "StreamNames", "ListStreams")
-        names.extend(page)
+        with translated("ListStreams"):
+            reply = client.list_streams(**arguments)
+            page: list[str] = expected(reply, "StreamNames", "ListStreams", list)
+            names.extend(page)
         if not reply.get("HasMoreStreams") or not page:
             return names
         # The name and not the token, which some emulators lack: nothing is missed or repeated.

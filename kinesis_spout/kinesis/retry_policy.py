@@ -6,13 +6,13 @@ way. Times are those of the clock that is passed in.
 | error | a consumer that has read | a query; a consumer before its first page | a list, a write |
 | --- | --- | --- | --- |
 | throttled | again, counted, not logged | the same | the same |
-| 5xx, time-out, reset, no good reply | again | again | again |
+| 5xx, time-out, reset, no good reply, all that AWS does not name | again | again | again |
 | a shard was subscribed to just now | again, 5 s later | again, 5 s later | again |
 | KMS refuses the stream's key | again, slowly; nothing is skipped | the same | fail |
 | iterator expired or refused | again | again | - |
 | token of a listing expired | - | - | list from the beginning |
 | not found, not verified yet | again | again | fail: there is no such stream |
-| access denied | again, slowly: it may come back | fail: the set-up is wrong | fail |
+| access denied, no valid configuration | again, slowly: it may come back | fail: the set-up is wrong | fail |
 | shard trimmed away | end the shard | end the shard | - |
 | data loss, no such stream, a mistake of ours | fail | fail | fail |
 | not of Kinesis (ZooKeeper, dead letters) | again if it is ``retriable`` | the same | the same |
@@ -42,13 +42,12 @@ from enum import Enum, auto
 from math import inf
 from typing import Final, TypeVar
 
-from botocore.exceptions import BotoCoreError, ClientError
-
-from kinesis_spout.kinesis.calls import ExpiredNextToken, ResourceInUse, ResourceNotFound, refused, translate
+from kinesis_spout.kinesis.calls import ExpiredNextToken, ResourceInUse, ResourceNotFound
 from kinesis_spout.model.clock import Clock, SystemClock
 from kinesis_spout.model.errors import (
     AccessDenied,
     ExpiredIterator,
+    InvalidConfig,
     InvalidIterator,
     KeyUnavailable,
     KinesisError,
@@ -126,7 +125,7 @@ _IN_USE: Final = Reaction(action=Action.RETRY, wait_seconds=IN_USE_SECONDS)
 _END: Final = Reaction(action=Action.END_SHARD)
 _FAIL: Final = Reaction(action=Action.FAIL)
 
-_MEANINGS: Final[tuple[tuple[type[KinesisError], dict[Work, Reaction]], ...]] = tuple(
+_MEANINGS: Final[tuple[tuple[type[KinesisSpoutError], dict[Work, Reaction]], ...]] = tuple(
     (kind, dict(zip((Work.CONSUME, Work.QUERY, Work.CALL), reactions, strict=True)))
     for kind, *reactions in (
         (Throttled, _THROTTLED, _THROTTLED, _THROTTLED),
@@ -138,6 +137,7 @@ _MEANINGS: Final[tuple[tuple[type[KinesisError], dict[Work, Reaction]], ...]] = 
         (InvalidIterator, _AGAIN, _AGAIN, _FAIL),
         (ExpiredNextToken, _AGAIN, _AGAIN, _AGAIN),
         (AccessDenied, _SLOWLY, _FAIL, _FAIL),
+        (InvalidConfig, _SLOWLY, _FAIL, _FAIL),
         (ShardNotFound, _END, _END, _FAIL),
         (KinesisError, _FAIL, _FAIL, _FAIL),
     )
@@ -259,16 +259,11 @@ class Tries:
         """Call until there is an answer, waiting in between; logs each repeated failure except throttles.
 
         Raises:
-            KinesisSpoutError: see ``failed``; boto3's errors as ``kinesis.calls`` translates them.
+            KinesisSpoutError: see ``failed``.
         """
         while True:
             try:
                 return function()
-            except (ClientError, BotoCoreError, UnicodeDecodeError) as error:
-                failure = translate(error, self._what)
-                if reaction_to(failure, self._work).action is not Action.RETRY:
-                    raise refused(error, self._what) from error
-                failure.__cause__ = error
             except KinesisSpoutError as error:
                 failure = error
             wait = self.failed(failure)

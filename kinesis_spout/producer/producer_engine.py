@@ -9,8 +9,6 @@ from functools import partial
 from math import inf
 from typing import TYPE_CHECKING, Final
 
-from botocore.exceptions import BotoCoreError, ClientError
-
 from kinesis_spout.kinesis.calls import translate
 from kinesis_spout.kinesis.retry_policy import Jitter, RetryPolicy
 from kinesis_spout.kinesis.write.hash_key_ranges import HashKeyRanges
@@ -19,7 +17,7 @@ from kinesis_spout.kinesis.write.record_putter import PutCalls, waiting_records
 from kinesis_spout.model.clock import Clock
 from kinesis_spout.model.dead_letter import DeadLetter
 from kinesis_spout.model.distribution import Counted
-from kinesis_spout.model.errors import KinesisError, KinesisSpoutError, SpoolDamaged, SpoolError
+from kinesis_spout.model.errors import KinesisSpoutError, SpoolDamaged, SpoolError
 from kinesis_spout.model.logs import counted
 from kinesis_spout.ports import DeadLetterSink
 from kinesis_spout.producer.batch import FailedRecord, Held
@@ -238,14 +236,8 @@ class Engine:
         work = self._calls.work
         try:
             results = self._calls.put(call.batch) if self._tracing is None else self._put_traced(call.batch)
-        except (ClientError, BotoCoreError, UnicodeDecodeError) as error:
-            failure: KinesisSpoutError = translate(error, work)
-            failure.__cause__ = error
-        except KinesisSpoutError as error:
-            failure = error
         except Exception as error:  # noqa: BLE001 - the records of the call must end, whatever happened
-            failure = KinesisError(f"{work} failed in an unknown way: {type(error).__name__}: {error}")
-            failure.__cause__ = error
+            failure = error if isinstance(error, KinesisSpoutError) else translate(error, work)
         else:
             with self._lock:
                 self._outbox.answered(call, results)

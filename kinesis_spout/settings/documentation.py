@@ -35,7 +35,7 @@ _TOPICS: Final = {  # headings, and the rows' ``setting`` under each, in their o
         "max_buffered_records", "max_buffered_bytes",
     ),
     "Reading": (
-        "consumer_mode", "consumer_name", "deaggregate", "wire_format", "max_records_per_fetch",
+        "consumer_mode", "consumer_name", "deaggregate", "max_records_per_fetch",
         "max_fetch_bytes_per_second", "max_total_fetch_bytes_per_second", "fetch_period_seconds",
         "poll_interval_seconds", "idle_poll_interval_seconds", "idle_fetch_period_seconds",
         "shard_list_interval_seconds", "shard_list_seconds", "fetch_threads", "fetch_processes",

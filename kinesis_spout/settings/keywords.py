@@ -80,7 +80,6 @@ class SpoutSettings(ZooKeeperKeywords, KinesisKeywords, total=False):
     max_fetch_bytes_per_second: int
     max_total_fetch_bytes_per_second: int | None
     fetch_period_seconds: float
-    wire_format: Literal["json", "cbor"]
     deaggregate: bool
     poll_interval_seconds: float
     idle_poll_interval_seconds: float

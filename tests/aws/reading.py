@@ -1,12 +1,10 @@
 """Reads with GetRecords, from every position."""
 
 import time
-from dataclasses import replace
 from typing import Any, Final
 
 from kinesis_spout.kinesis import KinesisShardLister
-from kinesis_spout.kinesis.calls import CBOR, CONTENT_TYPE, RAW_BODY, translated
-from kinesis_spout.kinesis.read.page import decode_reply
+from kinesis_spout.kinesis.calls import translated
 from kinesis_spout.model.errors import DataLoss, ExpiredIterator, StreamNotFound
 from shard_state import Position, SequenceNumber
 from tests.aws.check import Check, check
@@ -40,29 +38,6 @@ def _columns(scene: Scene) -> None:
         [(row["sequenceNumber"], row["data"]) for row in rows]
         == [(record.sequence_number, record.data) for record in records],
         f"expected the {len(records)} records as columns, got {len(rows)} others",
-    )
-
-
-@check(
-    "GetRecords answers in CBOR when it is asked to, with the same records as in JSON",
-    emulators="moto answers HTTP 500 to CBOR, and the spout then asks for JSON",
-)
-def _in_cbor(scene: Scene) -> None:
-    (last,) = scene.put_numbered("cbor", 1)
-    in_json = scene.read_until(scene.getter(), last)
-    client = replace(scene.kinesis, wire_format="cbor").connect()
-    shard_id = scene.lister.list_shards()[0].shard_id
-    iterator = client.get_shard_iterator(
-        StreamName=scene.stream, ShardId=shard_id, ShardIteratorType="TRIM_HORIZON"
-    )["ShardIterator"]
-    for _ in range(2):  # botocore makes the first call, in JSON
-        time.sleep(1)
-        reply: Any = client.get_records(ShardIterator=iterator, Limit=len(in_json))
-    expect(reply.get(CONTENT_TYPE) == CBOR, f"expected a page in CBOR, got {reply.get(CONTENT_TYPE)!r}")
-    page = decode_reply(reply[RAW_BODY], CBOR, stream=scene.stream, shard_id=shard_id)
-    expect(
-        page.records == in_json[: len(page.records)] and page.records,
-        f"expected the first of {len(in_json)} records, got {len(page.records)} others",
     )
 
 
@@ -147,6 +122,6 @@ def _expiry(scene: Scene) -> None:
 
 
 CHECKS: Final[tuple[Check, ...]] = (
-    _whole, _columns, _in_cbor, _iterator_again, _at_timestamp, _latest, _by_arn, _no_stream, _foreign_number,
+    _whole, _columns, _iterator_again, _at_timestamp, _latest, _by_arn, _no_stream, _foreign_number,
     _expiry,
 )  # fmt: skip

@@ -364,7 +364,7 @@ def test_a_position_that_is_refused_but_not_trimmed_gives_no_record_from_before_
     fake_stream: FakeStream,
 ) -> None:
     numbers = fake_stream.put(b"one", b"two", b"three")
-    fake_stream.stream.refuse_sequence_numbers()
+    fake_stream.refuse_sequence_numbers()
     getter = fake_stream.getter(Position.after(numbers[1]), fail_on_data_loss=False)
     assert [record.data for record in getter.read(10).records] == [b"three"]
 

@@ -11,7 +11,7 @@ from kinesis_spout.monitoring import alert_rules, dashboard
 from kinesis_spout.zookeeper import EmbeddedZooKeeper
 from tests.fault.watched_applications import ALSO, APPLICATIONS, EXPECTED, WatchedApplications
 from tests.support.grafana_dashboard import expressions
-from tests.support.kinesis.endpoints import KinesisEndpoint
+from tests.support.kinesis.unkind.endpoint import UnkindEndpoint
 from tests.support.prometheus_server import Prometheus, SpedUp
 from tests.support.waiting import wait_until
 
@@ -45,12 +45,12 @@ def test_the_faults_are_all_that_the_alerts_are_about() -> None:
 
 
 def test_every_alert_is_silent_while_all_is_well_and_fires_for_its_fault(
-    moto_server: KinesisEndpoint, zookeeper_server: EmbeddedZooKeeper, fresh_root: str, tmp_path: Path
+    unkind: UnkindEndpoint, zookeeper_server: EmbeddedZooKeeper, fresh_root: str, tmp_path: Path
 ) -> None:
     folder = tmp_path / "prometheus"
     folder.mkdir()
     with (
-        WatchedApplications(moto_server, zookeeper_server, fresh_root, tmp_path) as applications,
+        WatchedApplications(unkind, zookeeper_server, fresh_root, tmp_path) as applications,
         Prometheus(folder, applications.addresses, SPED_UP.rules(alert_rules())) as prometheus,
     ):
         began = time.time()

@@ -1,7 +1,6 @@
 """A short run of the fault suite; `make fault` is the long one."""
 
 import random
-import shutil
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -14,7 +13,6 @@ from tests.fault.suite.judgement.checkers import CHECKERS
 from tests.fault.suite.judgement.evidence import Evidence
 from tests.fault.suite.judgement.report import lines, reported
 from tests.fault.suite.world import Plan, World, made
-from tests.support.kinesis.endpoints import KinesisEndpoint, _kinesis_local_package
 
 pytestmark = [pytest.mark.zookeeper, pytest.mark.endpoint]
 
@@ -22,9 +20,7 @@ FAULT_SECONDS = 24.0
 
 
 @pytest.fixture
-def world(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[World]:
-    best = "kinesis_local" if shutil.which("node") and _kinesis_local_package() else "moto_server"
-    endpoint: KinesisEndpoint = request.getfixturevalue(best)
+def world(tmp_path: Path) -> Iterator[World]:
     plan = Plan(
         seed=random.SystemRandom().randrange(1_000_000),
         events=1_000,
@@ -37,7 +33,7 @@ def world(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[World]:
         least_records=400,
         failure_rates=(0.05, 0.3),
     )
-    with made(plan, tmp_path, endpoint.settings) as made_world:
+    with made(plan, tmp_path) as made_world:
         yield made_world
 
 

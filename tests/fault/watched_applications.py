@@ -28,9 +28,10 @@ from kinesis_spout.testing import (
     in_memory_ports,
 )
 from kinesis_spout.zookeeper import EmbeddedZooKeeper
-from tests.fault.suite.kinesis_proxy import PUTS, READS, KinesisFault, KinesisProxy, Window
 from tests.fault.watched_parts import Handler, Member, Query, Repeated, RunningTopology
-from tests.support.kinesis.endpoints import KinesisEndpoint
+from tests.support.kinesis.unkind.behaviours import Behaviour
+from tests.support.kinesis.unkind.endpoint import UnkindEndpoint
+from tests.support.kinesis.unkind.weather import PUTS, READS, THROTTLED
 from tests.support.zookeeper.proxy import ZooKeeperProxy
 
 EXPECTED: Final[Mapping[str, frozenset[str]]] = {
@@ -78,7 +79,7 @@ class WatchedApplications:
     """A context manager: what is monitored, at ``addresses``."""
 
     def __init__(
-        self, endpoint: KinesisEndpoint, zookeeper: EmbeddedZooKeeper, root: str, folder: Path
+        self, endpoint: UnkindEndpoint, zookeeper: EmbeddedZooKeeper, root: str, folder: Path
     ) -> None:
         self._endpoint = endpoint
         self._zookeeper = zookeeper
@@ -114,7 +115,7 @@ class WatchedApplications:
     def __exit__(self, *_: object) -> None:
         # What is closed stores its last progress and letters.
         self._door.open_door()
-        self._reads.close_window()
+        self._endpoint.switch_off()
         self._sinks["unstorable"].fail_writes(0)
         self._opened.close()
 
@@ -122,8 +123,6 @@ class WatchedApplications:
 
     def _open_real(self) -> None:
         self._stream = self._endpoint.create_stream(shards=4)
-        url = str(self._endpoint.settings.endpoint_url)
-        self._reads = self._opened.enter_context(KinesisProxy(url, "reads"))
         self._door = self._opened.enter_context(ZooKeeperProxy(self._zookeeper.connect_string))
         for app in ("calm", "forgetful", "stuck", "rejecting", "paused"):
             self._add(app, self._real(app))
@@ -131,11 +130,11 @@ class WatchedApplications:
         self._add("failing", self._real("failing", retry_backoff_seconds=5.0))
         self._add("cut", self._real("cut", zookeeper=self._door.connect_string))
         self._add(
-            "throttled", self._real("throttled", endpoint_url=self._reads.url, stalled_after_seconds=60)
+            "throttled", self._real("throttled", endpoint_url=self._endpoint.url, stalled_after_seconds=60)
         )
 
     def _real(self, app: str, **settings: Any) -> RecordSpout:
-        client = self._endpoint.settings
+        client = self._endpoint.kind_settings()
         chosen: dict[str, Any] = {
             "stream": self._stream,
             "region": client.region,
@@ -188,9 +187,6 @@ class WatchedApplications:
         member.close()
 
     def _open_producers(self) -> None:
-        self._puts = self._opened.enter_context(
-            KinesisProxy(str(self._endpoint.settings.endpoint_url), "puts")
-        )
         spool = self._opened.enter_context(SqliteSpool(self._folder / "spool", stream="puts-spooled"))
         settings: dict[str, dict[str, Any]] = {
             "puts-fail": {"delivery_timeout_seconds": 1.0},
@@ -199,11 +195,11 @@ class WatchedApplications:
         }
         for stream, chosen in settings.items():
             self._endpoint.create_stream(name=stream)
-            client = self._endpoint.settings
+            client = self._endpoint.settings()
             producer = self._producers[stream] = KinesisProducer(
                 stream,
                 region=client.region,
-                endpoint_url=self._puts.url,
+                endpoint_url=client.endpoint_url,
                 aws_access_key_id=client.aws_access_key_id,
                 aws_secret_access_key=client.aws_secret_access_key,
                 **chosen,
@@ -247,9 +243,8 @@ class WatchedApplications:
         self._handle("failing", _fail)
         self._members["paused"].spout.pause_shards()
         self._door.close_door()
-        throttled = Window(fault=KinesisFault.THROTTLED, operations=READS, rate=0.5)
-        self._reads.open_window(throttled)
-        self._puts.open_window(Window(fault=KinesisFault.INTERNAL_ERROR, operations=PUTS, rate=1.0))
+        self._endpoint.switch_on(Behaviour.ERROR, operations=READS, rate=0.5, code=THROTTLED)
+        self._endpoint.switch_on(Behaviour.HTML, operations=PUTS, status=502)
         self._sinks["unstorable"].fail_writes(1_000_000)
         self._handle("unstorable", _reject_some)
         self._fall_behind()
@@ -285,8 +280,9 @@ class WatchedApplications:
 
     def proofs(self) -> Iterator[tuple[str, bool]]:
         """That the faults happened, as far as another than the monitor can say."""
-        yield "reads were throttled", self._reads.injected[KinesisFault.THROTTLED] > 3
-        yield "puts failed", self._puts.injected[KinesisFault.INTERNAL_ERROR] > 3
+        happened = self._endpoint.happened
+        yield "reads were throttled", happened[Behaviour.ERROR] > 3
+        yield "puts failed", happened[Behaviour.HTML] > 3
         yield "dead letters were written", any((self._folder / "rejecting").iterdir())
         yield "no dead letter could be written", not self._sinks["unstorable"].letters
         yield "the application is paused", bool(self._members["failing"].spout.breaker_pause)

@@ -2,7 +2,6 @@
 
 import asyncio
 import os
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -60,18 +59,6 @@ def test_pages_come_past_botocores_parser(kinesis_endpoint: KinesisEndpoint) -> 
     reply: Any = client.get_records(ShardIterator=iterator["ShardIterator"])
 
     assert b'"Records"' in reply[RAW_BODY]
-
-
-def test_pages_in_cbor_are_the_same_or_asked_for_in_json(kinesis_endpoint: KinesisEndpoint) -> None:
-    stream = kinesis_endpoint.create_stream()
-    payloads = [b"", b"one", bytes(range(256)) * 300]
-    _put(kinesis_endpoint.client(), stream, payloads)
-    client = replace(kinesis_endpoint.settings, wire_format="cbor").connect()
-    pages = [_getter(client, stream).read(10) for _ in range(3)]
-    in_json = _getter(kinesis_endpoint.client(), stream).read(10)
-
-    assert [page.records for page in pages] == [in_json.records] * 3
-    assert [record.data for record in in_json.records] == payloads
 
 
 def test_large_and_small_records_arrive_whole_through_the_buffer(kinesis_endpoint: KinesisEndpoint) -> None:

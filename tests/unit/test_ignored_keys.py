@@ -14,7 +14,6 @@ import pytest
 
 from kinesis_spout.kinesis import ReadSettings
 from kinesis_spout.kinesis.aggregated_record import UserRecord, aggregate
-from kinesis_spout.kinesis.calls import CBOR, JSON
 from kinesis_spout.kinesis.read.arrow import ArrowForm
 from kinesis_spout.kinesis.read.page import decode_reply, page_of
 from kinesis_spout.kinesis.read.user_records import with_user_records
@@ -24,7 +23,6 @@ from kinesis_spout.spark.tasks.coalescing import CoalescingKey
 from kinesis_spout.storm.multilang.kinesis_component import RecordValues
 from kinesis_spout.testing import InMemoryStream, ManualClock
 from tests.support.consumer.world import FIRST, World
-from tests.support.kinesis.cbor_writer import cbor
 from tests.support.storm.scripted_topology import Scripted, acks, begin, tasks_by_value
 from tests.support.waiting import wait_until
 from tests.unit.spark.driver.world import EngineWorld, StreamClient
@@ -185,19 +183,18 @@ def _parity(record: Any) -> int:
 # --- records without a key
 
 
-@pytest.mark.parametrize("content_type", [JSON, CBOR])
 @pytest.mark.usefixtures("each_decoder")
-def test_an_aggregated_record_may_come_without_a_key(content_type: str) -> None:
+def test_an_aggregated_record_may_come_without_a_key() -> None:
     inside = [UserRecord(partition_key=key, data=key.encode()) for key in ("a", "b")]
     data = aggregate(inside)
     number = "4" * 50
     alone = {"SequenceNumber": "5" * 50, "Data": b"alone"}
     carrier = {"SequenceNumber": number, "Data": data}
     page: dict[str, Any] = {"Records": [carrier, alone], "NextShardIterator": "n", "MillisBehindLatest": 0}
-    body = cbor(page) if content_type == CBOR else json.dumps(page, default=_text).encode()
+    body = json.dumps(page, default=_text).encode()
 
-    read = with_user_records(page_of(decode_reply(body, content_type)), start=None, hash_keys=None)
-    batch = ArrowForm(stream="s", shard_id="i", settings=ReadSettings()).decode(body, content_type).batch
+    read = with_user_records(page_of(decode_reply(body)), start=None, hash_keys=None)
+    batch = ArrowForm(stream="s", shard_id="i", settings=ReadSettings()).decode(body).batch
 
     assert [(record.partition_key, record.data) for record in read.records] == [
         ("a", b"a"),

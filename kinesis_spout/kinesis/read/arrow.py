@@ -9,8 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from kinesis_spout.kinesis import native
-from kinesis_spout.kinesis.calls import JSON
-from kinesis_spout.kinesis.read.page import Body, GetRecordsReply, decode_reply, decode_rest, is_cbor
+from kinesis_spout.kinesis.read.page import Body, GetRecordsReply, decode_in_python, decode_reply
 from kinesis_spout.kinesis.read.read_settings import DEFAULT, ReadSettings
 from kinesis_spout.kinesis.read.user_records import HashKeys
 from kinesis_spout.model.extras import check_arrow
@@ -90,15 +89,15 @@ class ArrowForm:
     hash_keys: HashKeys | None = None
     """The shard's, to count the user records outside of them; None: not counted."""
 
-    def decode(self, body: Body, content_type: str = JSON) -> ArrowPage:
+    def decode(self, body: Body) -> ArrowPage:
         if len(body) <= _EMPTY_BYTES:
-            return self.convert(decode_reply(body, content_type))
-        taken = None if native.decoder is None else native.decoder.columns(body, is_cbor(content_type))
-        rest = None if taken is None else decode_rest(taken[-1], content_type)
-        if taken is not None and rest is not None:
+            return self.convert(decode_reply(body))
+        taken = None if native.decoder is None else native.decoder.columns(body)
+        if taken is not None:
+            rest = decode_in_python(taken[-1])
             return self._reply(columns_taken(taken), rest, may_have_aggregates=taken[-2])
         with _one_at_a_time if len(body) >= _LARGE_BYTES else nullcontext():
-            return self.convert(decode_reply(body, content_type))
+            return self.convert(decode_reply(body))
 
     def convert(self, reply: GetRecordsReply) -> ArrowPage:
         if not reply.records:

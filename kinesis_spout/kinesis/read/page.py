@@ -1,12 +1,12 @@
-"""A GetRecords reply, decoded: JSON or CBOR, by its content type.
+"""A GetRecords reply, decoded from JSON.
 
 The records come out ready for the user: no dictionaries in between. The native decoder takes the records from the
-body, and leaves the rest to Python. Without it, or where it refuses a body, Python decodes all: JSON in one step
-to typed structs, base64 included.
+body, and leaves the rest to Python. Without it, or where it refuses a body, Python decodes all in one step to
+typed structs, base64 included.
 """
 
 from bisect import bisect_left
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from functools import cached_property
 from typing import Any, Final, Self
@@ -14,8 +14,7 @@ from typing import Any, Final, Self
 import msgspec
 
 from kinesis_spout.kinesis import native
-from kinesis_spout.kinesis.calls import JSON, expected
-from kinesis_spout.kinesis.read import cbor
+from kinesis_spout.kinesis.calls import expected
 from kinesis_spout.model.errors import Unavailable
 from kinesis_spout.model.record import Record
 from kinesis_spout.ports import Page
@@ -94,57 +93,62 @@ class GetRecordsReply(msgspec.Struct, rename="pascal", dict=True):
 
 
 _decoder: Final = msgspec.json.Decoder(GetRecordsReply)
+_MOST_DIGITS: Final = 128
+_LATEST_SECONDS: Final = 253_402_300_800.0
+"""The year 10,000, which no calendar of Python has."""
 
 
-def is_cbor(content_type: str) -> bool:
-    return "cbor" in content_type
-
-
-def decode_reply(
-    body: Body, content_type: str = JSON, *, stream: str = "", shard_id: str = ""
-) -> GetRecordsReply:
+def decode_reply(body: Body, *, stream: str = "", shard_id: str = "") -> GetRecordsReply:
     """Decode a good reply; its records get these names of their stream and shard.
 
     Raises Unavailable for anything else: a repeated call may help.
     """
     if native.decoder is not None:
-        taken = native.decoder.records(body, is_cbor(content_type), Record, stream, shard_id)
+        taken = native.decoder.records(body, Record, stream, shard_id)
         if taken is not None:
             records, size_bytes, has_aggregates, rest = taken
-            reply = decode_rest(rest, content_type)
-            if reply is not None:
-                reply.records = records
-                # What would be computed when it is asked for.
-                reply.__dict__.update(size_bytes=size_bytes, may_have_aggregates=has_aggregates)
-                return reply
-    return _decoded(body, content_type).placed(stream, shard_id)
+            reply = decode_in_python(rest)
+            reply.records = records
+            # What would be computed when it is asked for.
+            reply.__dict__.update(size_bytes=size_bytes, may_have_aggregates=has_aggregates)
+            return reply
+    return decode_in_python(body).placed(stream, shard_id)
 
 
-def decode_rest(rest: bytes, content_type: str) -> GetRecordsReply | None:
-    """Decode a reply without its records; None if it has some: it named them more than once."""
-    reply = _decoded(rest, content_type)
-    return None if reply.records else reply
-
-
-def _decoded(body: Body, content_type: str) -> GetRecordsReply:
+def decode_in_python(body: Body) -> GetRecordsReply:
+    """Decode a reply, or what the native decoder has left of it. Raises like ``decode_reply``."""
     try:
-        return _of_cbor(body) if is_cbor(content_type) else _decoder.decode(body)
-    except ValueError as error:  # msgspec's errors, and of text that is no UTF-8
+        reply = _decoder.decode(body)
+        check_records(reply.records)
+        check_children(reply.announced)
+    except Exception as error:
         raise Unavailable(
-            f"expected a GetRecords reply as {content_type}, got {len(body)} bytes of something else: "
+            f"expected a GetRecords reply, got {len(body)} bytes of something else: {type(error).__name__}: "
             f"{error}; the call is repeated. If this continues, check what is between here and Kinesis: a proxy, "
             "a VPC endpoint"
         ) from error
+    return reply
 
 
-def _of_cbor(body: Body) -> GetRecordsReply:
-    reply = cbor.decode(body)
-    for record in reply.get("Records") or () if isinstance(reply, dict) else ():
-        arrival = record.get("ApproximateArrivalTimestamp") if isinstance(record, dict) else None
-        if isinstance(arrival, int):
-            # Whole numbers are milliseconds, tagged as a time or not; others are seconds, as anywhere in CBOR.
-            record["ApproximateArrivalTimestamp"] = arrival / 1000
-    return msgspec.convert(reply, GetRecordsReply)
+def check_records(records: Sequence[Record]) -> None:
+    """Refuse what no shard has, as the native decoder does. Raises ValueError."""
+    last = -1
+    for record in records:
+        digits, arrival = record.sequence_number, record.arrival_timestamp
+        if not (digits.isascii() and digits.isdigit() and len(digits) <= _MOST_DIGITS):
+            raise ValueError(f"expected a sequence number, got {digits[:_MOST_DIGITS]!r}")
+        if arrival is not None and not 0 <= arrival < _LATEST_SECONDS:
+            raise ValueError(f"expected a time of arrival, got {arrival}")
+        number = int(digits)
+        if number <= last:
+            raise ValueError(f"expected a record after {last}, got {number}")
+        last = number
+
+
+def check_children(children: Sequence[ChildShard] | None) -> None:
+    """Refuse child shards without numbers for hash keys. Raises ValueError."""
+    for child in children or ():
+        child.to_shard()
 
 
 def reply_from_botocore(response: Mapping[str, Any]) -> GetRecordsReply:
@@ -158,7 +162,7 @@ def reply_from_botocore(response: Mapping[str, Any]) -> GetRecordsReply:
                 arrival_timestamp=_seconds(record.get("ApproximateArrivalTimestamp")),
                 encryption_type=record.get("EncryptionType"),
             )
-            for record in expected(response, "Records", "GetRecords")
+            for record in expected(response, "Records", "GetRecords", list)
         ],
         next_shard_iterator=response.get("NextShardIterator"),
         millis_behind_latest=response.get("MillisBehindLatest"),

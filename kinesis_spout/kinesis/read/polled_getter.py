@@ -185,7 +185,7 @@ class PollingShardGetter(ReplyGetter):
         try:
             with translated(call):
                 reply: Any = self._client.get_shard_iterator(**arguments)
-            iterator: str = expected(reply, "ShardIterator", call)
+                iterator = expected(reply, "ShardIterator", call, str)
         except DataLoss as error:
             refused = self._question.position_refused(position, error)
             if reaction_to(refused).action is Action.RETRY:

@@ -10,16 +10,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol, TypeVar
 
-from botocore.exceptions import BotoCoreError, ClientError
-
 from kinesis_spout.kinesis.calls import (
-    CONTENT_TYPE,
-    JSON,
     RAW_BODY,
     ResourceNotFound,
     account_arguments,
     shard_text,
-    translate,
+    translated,
 )
 from kinesis_spout.kinesis.pace import Pacing
 from kinesis_spout.kinesis.read.page import (
@@ -58,7 +54,7 @@ _log = logging.getLogger(__name__)
 
 
 class ReplyForm(Protocol[_Made_co]):
-    def decode(self, body: Body, content_type: str) -> _Made_co:
+    def decode(self, body: Body) -> _Made_co:
         """Decode the body of a good reply. Raises Unavailable for anything else."""
         ...
 
@@ -69,8 +65,8 @@ class RecordsForm(NamedTuple):
     stream: str
     shard_id: str
 
-    def decode(self, body: Body, content_type: str) -> GetRecordsReply:
-        return decode_reply(body, content_type, stream=self.stream, shard_id=self.shard_id)
+    def decode(self, body: Body) -> GetRecordsReply:
+        return decode_reply(body, stream=self.stream, shard_id=self.shard_id)
 
     def convert(self, reply: GetRecordsReply) -> GetRecordsReply:
         return reply.placed(self.stream, self.shard_id)
@@ -86,16 +82,14 @@ def get_records(
     shard_id: str,
 ) -> Steps[Reply]:
     arguments = {"ShardIterator": iterator, "Limit": limit, **account_arguments(stream)}
-    try:
+    with translated(f"GetRecords of {shard_text(stream, shard_id)}"):
         response = yield GetRecordsCall(client, arguments)
-    except (ClientError, BotoCoreError, UnicodeDecodeError) as error:
-        raise translate(error, f"GetRecords of {shard_text(stream, shard_id)}") from error
-    body = response.get(RAW_BODY)
-    if body is None or len(body) > IN_PLACE_BYTES:
-        yield MAY_BLOCK
-    if body is None:
-        return form.convert(reply_from_botocore(response))
-    return form.decode(body, response.get(CONTENT_TYPE, JSON))
+        body = response.get(RAW_BODY)
+        if body is None or len(body) > IN_PLACE_BYTES:
+            yield MAY_BLOCK
+        if body is None:
+            return form.convert(reply_from_botocore(response))
+        return form.decode(body)
 
 
 def call_get_records(

@@ -11,15 +11,13 @@ botocore makes every call that is unusual: through a proxy, signed in another wa
 one after a refused signature, so that what botocore knows of the service's clock is learnt again.
 """
 
-import logging
 import ssl
 import threading
 import time
 from calendar import timegm
-from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import cached_property
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, cast
 from urllib.parse import SplitResult, urlsplit
 
@@ -41,8 +39,7 @@ from botocore.utils import get_environ_proxies
 from urllib3 import HTTPResponse
 
 from kinesis_spout.kinesis import native
-from kinesis_spout.kinesis.calls import CBOR, CONTENT_TYPE, RAW_BODY
-from kinesis_spout.kinesis.wire import cbor
+from kinesis_spout.kinesis.calls import RAW_BODY
 from kinesis_spout.kinesis.wire.connections import NON_BLOCKING, Address, Connection, Connections, Want
 from kinesis_spout.kinesis.wire.http import Reply, request, request_start
 from kinesis_spout.kinesis.wire.sigv4 import Place, Scope, SigningSecond
@@ -51,14 +48,8 @@ if TYPE_CHECKING:
     from mypy_boto3_kinesis import KinesisClient
 
 _HTTP_OK, _FIRST_ERROR = 200, 300
-_BUSY: Final = frozenset({429, 502, 503, 504})
-_UNDECIDED_IN_A_ROW: Final = 5
-"""After so many answers of a busy server to CBOR, and none in CBOR, JSON is tried. Calls without an answer are
-not among them."""
 _DEFAULT_PORTS: Final = {"http": 80, "https": 443}
 _LEAST_SKEW_SECONDS: Final = 2
-_UNSEEN_SECONDS: Final = 1.0
-"""Of a read: to look whether a connection is open costs a tenth of a poll, and a read can be repeated."""
 _STAMP: Final = "%Y%m%dT%H%M%SZ"
 _SIGNATURE_REFUSED: Final = frozenset(
     {
@@ -85,19 +76,12 @@ _UNUSUAL: Final = frozenset({"date", "expect", "transfer-encoding", "x-amz-conte
 """Headers that say something of the body, or make a signature that is not ours."""
 
 
-_log = logging.getLogger(__name__)
-
-_speaks_cbor: dict[str, bool] = {}
-"""By endpoint, for this process: whether it answers in CBOR; not in it: not known yet."""
-
-
 class Wire:
     """What the calls of one client share. Thread-safe.
 
     Args:
         credentials: of the session that made the client. Not called before botocore has signed with them.
         ca_bundle: as botocore is configured; None: the authorities that botocore trusts.
-        asks_cbor: whether GetRecords asks for CBOR, as long as the endpoint does not refuse it.
     """
 
     def __init__(
@@ -105,11 +89,8 @@ class Wire:
         client: "KinesisClient",
         credentials: Callable[[], Credentials | None],
         ca_bundle: str | None,
-        *,
-        asks_cbor: bool = False,
     ) -> None:
         self.client = client
-        self.asks_cbor = asks_cbor
         self.config = cast("Any", client.meta.config)
         self.credentials = credentials
         self._ca_bundle = ca_bundle
@@ -184,14 +165,6 @@ class _Route:
         """By which botocore corrects this machine's clock."""
         self._second: _Second | None = None
 
-    @cached_property
-    def in_cbor(self) -> "_Route":
-        """The same, with requests and answers in CBOR."""
-        types = {"content-type", "accept"}
-        others = {name: value for name, value in self._place.headers.items() if name.lower() not in types}
-        place = self._place._replace(headers={**others, "Content-Type": CBOR, "Accept": CBOR})
-        return _Route(place, self.url, self.connections, self._credentials, self._skew_seconds)
-
     @classmethod
     def of(cls, sent: AWSPreparedRequest, wire: Wire) -> "_Route | None":
         """Make one of a request that botocore sends; None if the request is unusual."""
@@ -256,7 +229,7 @@ class Exchange:
         self.connection = connection
         """A kept one serves many calls, one after the other, also of others than its present user."""
         self._reply: Reply | None = None
-        self._error: OSError | None = None
+        self._error: Exception | None = None
         self.is_refused = False
         """Whether ``result`` raised because the signature was refused. botocore's next call may be taken."""
 
@@ -267,7 +240,7 @@ class Exchange:
         """Go on as far as the socket goes; None: there is a ``result``."""
         try:
             step = self.connection.advance()
-        except OSError as error:
+        except Exception as error:  # noqa: BLE001 - where the next answer begins is not known any more
             self._error = error
             self.connection.close()
             return None
@@ -287,19 +260,6 @@ class Exchange:
             return False  # after a time-out it was open, and the caller has waited long enough
         return self.connection.is_stale
 
-    @property
-    def has_reply(self) -> bool:
-        return self._reply is not None
-
-    @property
-    def is_in_cbor(self) -> bool:
-        return self._reply is not None and "cbor" in self._reply.content_type
-
-    @property
-    def is_from_busy_server(self) -> bool:
-        """Whether the answer says nothing of the request: the server, or a proxy before it, was busy or away."""
-        return self._reply is not None and self._reply.status in _BUSY
-
     def result(self) -> Any:
         """Return what the client's method returns.
 
@@ -308,7 +268,7 @@ class Exchange:
             BotoCoreError: no answer came.
         """
         if self._error is not None:
-            raise _failed(self._error, self._route.url) from self._error
+            raise failed(self._error, self._route.url) from self._error
         assert self._reply is not None
         try:
             return self._operation.result(self._reply)
@@ -322,6 +282,11 @@ class Exchange:
         """Give up, at a deadline of the caller's for example."""
         self.connection.close()
 
+    @property
+    def drop(self) -> Callable[[], None]:
+        """Closes the connection later, unless another call uses it then."""
+        return partial(self._route.connections.drop, self.connection)
+
 
 class _Operation:
     """Calls of one operation. Thread-safe. ``key`` names a place: what decides which endpoint a call goes to."""
@@ -333,24 +298,18 @@ class _Operation:
         whole: Callable[..., Any],
         good: Callable[[Reply], Any],
         encode: Callable[[Mapping[str, Any]], bytes],
-        *,
-        asks_cbor: bool = False,
     ) -> None:
         self._wire = wire
         self._encode = encode
-        """Makes the body of a request in JSON."""
-        self._asks_cbor = asks_cbor
+        """Makes the body of a request."""
         self._name = name
         self._whole = whole
         self._good = good
         """Makes the result of an answer with status 200; None: botocore's parser must."""
         self._model = wire.client.meta.service_model.operation_model(name)
-        self._parsers = {False: create_parser("json"), True: create_parser("smithy-rpc-v2-cbor")}
-        """By whether they parse CBOR."""
+        self._parser = create_parser("json")
         self._routes: dict[str, _Route | None] = {}
         """None for a place whose calls are botocore's."""
-        self._undecided: Counter[str] = Counter()
-        """By endpoint: answers of a busy server to CBOR, and none in CBOR."""
         self._here = threading.local()
         events: Any = wire.client.meta.events
         events.register_first(f"before-send.kinesis.{name}", self._note)
@@ -361,52 +320,27 @@ class _Operation:
         route = self._routes.get(key)
         if route is None:
             return self._by_botocore(key, arguments)
-        is_trial = False
-        if self._asks_cbor and (speaks_cbor := _speaks_cbor.get(route.url)) is not False:
-            exchange = self._exchanged(key, route.in_cbor, cbor.encoded(arguments), is_read=is_read)
-            if exchange.is_in_cbor:
-                _speaks_cbor[route.url] = True
-            elif not speaks_cbor:
-                is_trial = self._may_refuse_cbor(exchange, route.url)
-            if not is_trial:
-                return self._result(exchange, key, arguments)
         exchange = self._exchanged(key, route, self._encode(arguments), is_read=is_read)
-        result = self._result(exchange, key, arguments)
-        # Another call may have been answered in CBOR meanwhile.
-        if is_trial and route.url not in _speaks_cbor:
-            _speaks_cbor[route.url] = False
-            _log.warning("%s refuses CBOR, so this process asks it for JSON", route.url)
-        return result
+        try:
+            return exchange.result()
+        except ClientError:
+            if not exchange.is_refused:
+                raise
+            return self._by_botocore(key, arguments)
 
     def begun(self, key: str, arguments: Mapping[str, Any]) -> Exchange | None:
         """Begin a call that does not block; None if that is impossible now."""
         route = self._routes.get(key)
         if route is None:
             return None
-        body = None
-        if self._asks_cbor and (speaks_cbor := _speaks_cbor.get(route.url)) is not False:
-            if not speaks_cbor:
-                return None
-            route, body = route.in_cbor, cbor.encoded(arguments)
         if not route.is_ready:
             return None
-        request = route.request(body or self._encode(arguments))
-        connection = route.connections.kept(unseen_seconds=_UNSEEN_SECONDS)
+        request = route.request(self._encode(arguments))
+        connection = route.connections.kept()
         if connection is None:
             return None
         connection.begin(request, NON_BLOCKING)
         return Exchange(self, key, route, connection)
-
-    def _may_refuse_cbor(self, exchange: Exchange, url: str) -> bool:
-        """Whether to try JSON, of an endpoint that never answered in CBOR."""
-        if not exchange.is_from_busy_server:
-            return exchange.has_reply  # without one, JSON would be waited for as long again
-        # Some servers say so of all that they do not understand.
-        self._undecided[url] += 1
-        if self._undecided[url] < _UNDECIDED_IN_A_ROW:
-            return False
-        self._undecided[url] = 0
-        return True
 
     def forget(self, key: str) -> None:
         """Have botocore make the next call."""
@@ -433,13 +367,12 @@ class _Operation:
             "context": {"operation_name": self._name},
             "body": bytes(reply.body),
         }
-        parsed: dict[str, Any] = self._parsers["cbor" in reply.content_type].parse(response, shape)
+        parsed: dict[str, Any] = self._parser.parse(response, shape)
         return parsed
 
     def _exchanged(self, key: str, route: _Route, body: bytes, *, is_read: bool) -> Exchange:
         request = route.request(body)
-        kept = route.connections.kept(unseen_seconds=_UNSEEN_SECONDS if is_read else 0.0)
-        exchange = self._answered(key, route, request, kept)
+        exchange = self._answered(key, route, request, route.connections.kept())
         if is_read and exchange.is_stale:
             exchange = self._answered(key, route, request, None)
         return exchange
@@ -450,14 +383,6 @@ class _Operation:
         exchange = Exchange(self, key, route, connection)
         exchange.advance()
         return exchange
-
-    def _result(self, exchange: Exchange, key: str, arguments: Mapping[str, Any]) -> Any:
-        try:
-            return exchange.result()
-        except ClientError:
-            if not exchange.is_refused:
-                raise
-            return self._by_botocore(key, arguments)
 
     def _by_botocore(self, key: str, arguments: Mapping[str, Any]) -> Any:
         self._here.key, self._here.sent = key, None
@@ -483,14 +408,12 @@ class _Operation:
 class GetRecords:
     """Called instead of a client's ``get_records``. Thread-safe, like the client.
 
-    The body of a good answer is not decoded, but returned under ``RAW_BODY``, beside ``CONTENT_TYPE``.
+    The body of a good answer is not decoded, but returned under ``RAW_BODY``.
     """
 
     def __init__(self, wire: Wire) -> None:
         self._whole = wire.client.get_records
-        self._operation = _Operation(
-            wire, "GetRecords", self._whole, _page, _encode, asks_cbor=wire.asks_cbor
-        )
+        self._operation = _Operation(wire, "GetRecords", self._whole, _page, _encode)
 
     def __call__(self, **arguments: Any) -> Any:
         """See boto3."""
@@ -547,9 +470,7 @@ def is_page(status: int, content_type: str) -> bool:
 
 
 def _page(reply: Reply) -> dict[str, Any] | None:
-    if "json" not in reply.content_type and "cbor" not in reply.content_type:
-        return None
-    return {RAW_BODY: reply.body, CONTENT_TYPE: reply.content_type}
+    return {RAW_BODY: reply.body} if "json" in reply.content_type else None
 
 
 def _are_of_bytes(records: Any) -> bool:
@@ -583,7 +504,8 @@ def _opened(route: _Route) -> Connection:
         raise kind(endpoint_url=route.url, error=error) from error
 
 
-def _failed(error: OSError, url: str) -> BotoCoreError:
+def failed(error: Exception, url: str) -> BotoCoreError:
+    """Make the error that botocore raises for a connection that broke, or brought no HTTP."""
     kind = ReadTimeoutError if isinstance(error, TimeoutError) else ConnectionClosedError
     return kind(endpoint_url=url, error=error)
 

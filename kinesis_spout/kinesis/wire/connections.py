@@ -3,12 +3,14 @@
 A connection serves one call at a time, on a socket with a time-out (``advance`` then returns when the answer is
 there) or on a non-blocking one (``advance`` then says what it waits for).
 
-A connection that nothing was sent over for some time is closed, because the server does that soon. If the server
-was first, the next call finds out before it sends anything, or, when both happen at once, by ``is_stale``.
+A connection is looked at before each call: one that the server closed, or over which something came that nobody
+asked for, is closed, or that would be taken for the answer of the call. What happens at the same time shows by
+``is_stale``. A connection that nothing was sent over for some time is closed, because the server does that soon.
 """
 
 import contextlib
 import os
+import select
 import socket
 import ssl
 import threading
@@ -45,6 +47,8 @@ class Connection:
 
     def __init__(self, connected: socket.socket) -> None:
         self._socket = connected
+        self._look = select.poll()
+        self._look.register(connected, select.POLLIN)
         self._reader = ReplyReader()
         self._unsent = memoryview(b"")
         self._blocks = True
@@ -112,9 +116,9 @@ class Connection:
     @property
     def is_ended(self) -> bool:
         """Whether the server closed it, or sent something that nobody asked for."""
-        from urllib3.util import wait_for_read  # noqa: PLC0415 - who only imports a door does without urllib3
-
-        return wait_for_read(self._socket, timeout=0)
+        if isinstance(self._socket, ssl.SSLSocket) and self._socket.pending():
+            return True
+        return bool(self._look.poll(0))
 
     def close(self) -> None:
         with contextlib.suppress(OSError):
@@ -152,18 +156,15 @@ class Connections:
         _all.add(self)
         weakref.finalize(self, _close_all, self._idle)  # of a client that nobody closes
 
-    def kept(self, *, unseen_seconds: float) -> Connection | None:
-        """Take a connection that is open; None if there is none. Does not block.
-
-        One that was answered not longer ago than ``unseen_seconds`` is taken for open.
-        """
+    def kept(self) -> Connection | None:
+        """Take a connection that is open and silent; None if there is none. Does not block."""
         while True:
             with self._lock:
                 if not self._idle:
                     return None
                 connection = self._idle.pop()
             idle_seconds = time.monotonic() - connection.idle_since
-            if idle_seconds < unseen_seconds or (idle_seconds < IDLE_SECONDS and not connection.is_ended):
+            if idle_seconds < IDLE_SECONDS and not connection.is_ended:
                 return connection
             connection.close()
 
@@ -210,10 +211,23 @@ class Connections:
         for each in surplus:
             each.close()
 
+    def drop(self, connection: Connection) -> None:
+        """Close a connection, unless a call uses it."""
+        with self._lock:
+            if connection not in self._idle:
+                return
+            self._idle.remove(connection)
+        connection.close()
+
     def close(self) -> None:
         """Close those that nobody uses now, and the others when they are given back."""
         with self._lock:
             self._closed = True
+        self.drop_all()
+
+    def drop_all(self) -> None:
+        """Close those that nobody uses now."""
+        with self._lock:
             _close_all(self._idle)
 
     def forget_in_child(self) -> None:

@@ -14,7 +14,7 @@ from functools import partial
 from time import monotonic
 from typing import TYPE_CHECKING, Final
 
-from kinesis_spout.kinesis.calls import ResourceNotFound, expected, stream_arguments
+from kinesis_spout.kinesis.calls import ResourceNotFound, expected, stream_arguments, translated
 from kinesis_spout.kinesis.lister import KinesisShardLister
 from kinesis_spout.kinesis.retry_policy import RetryPolicy, Tries
 from kinesis_spout.kinesis.write.hash_key_ranges import HashKeyRanges
@@ -65,16 +65,19 @@ class PutCalls:
         """Make one call, without retries, and return the answer for each record.
 
         Raises:
-            ClientError, BotoCoreError, UnicodeDecodeError: as boto3 does.
+            KinesisSpoutError: as ``kinesis.calls`` translates it.
             Unavailable: the reply is invalid, or not for these records.
         """
-        began = monotonic()
-        try:
-            reply = self._client.put_records(Records=requests(batch), **stream_arguments(self._stream))
-        finally:
-            with self._measuring:
-                self._seconds.add(monotonic() - began)
-        results: Sequence[Result] = expected(reply, "Records", self.work)
+        with translated(self.work):
+            began = monotonic()
+            try:
+                reply = self._client.put_records(Records=requests(batch), **stream_arguments(self._stream))
+            finally:
+                with self._measuring:
+                    self._seconds.add(monotonic() - began)
+            results: Sequence[Result] = expected(reply, "Records", self.work, list)
+            for each in results:  # texts, or it is no answer
+                "".join((each.get("ErrorCode") or each["SequenceNumber"], each.get("ShardId") or ""))
         if len(results) != len(batch):
             raise Unavailable(
                 f"{self.work} expected an answer for each of {len(batch)} records, got {len(results)}"

@@ -116,8 +116,6 @@ class OptionReader:
         values = self.values(CLIENT)
         check_credentials(values, self)
         check_endpoints(values, self)
-        if "wireFormat" in self._options:  # of reads
-            values["wire_format"] = self.value("wireFormat")
         return client_settings(values, region(values, streams, self), connections=connections)
 
     def streams_to_read(self) -> tuple[str, ...]:

@@ -77,9 +77,6 @@ FETCHES: Final = (
         aliases=("kinesis.getRecords.fetchIntervalMs",),
         doc="The least pause between two reads of a shard, behind as at its tip; AWS allows 5 a second to all its "
             "pollers together."),
-    shared("wire_format", choice("json", "cbor"), "json", uses=READS,
-        doc="What GetRecords asks for: json, or cbor, which is a quarter smaller and cheaper to decode. An "
-            "endpoint that refuses CBOR is asked for JSON."),
     shared("deaggregate", FLAG, True, uses=READS, has_argument=True,
         doc="Take aggregated (KPL) records apart: a record for each user record inside; false: as they are."),
     setting("poll_interval_seconds", seconds(0.2), 0.4,

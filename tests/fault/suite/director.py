@@ -110,9 +110,8 @@ class Director:
             self._lane("sink", SINK_FAULTS, (1.0, 5.0)),
             # So that enough of these are met by nothing else: what fail-over takes is said of them.
             self._lane("ends", ENDS, (2.0, 6.0), only_alone=True),
+            self._lane("stream", STREAM_FAULTS, (3.0, 9.0)),
         ]
-        if world.ends_shards:
-            self._lanes.append(self._lane("stream", STREAM_FAULTS, (3.0, 9.0)))
         self.outcome.by_kind.update({fault.kind: 0 for lane in self._lanes for fault in lane.faults})
         self._whole_since: float | None = None
         self._sample_at = 0.0

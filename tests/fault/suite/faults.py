@@ -13,9 +13,9 @@ from typing import Final
 from tests.fault.suite.consumers.consumer import SinkFault
 from tests.fault.suite.consumers.supervised import SupervisedConsumer, set_sink_fault
 from tests.fault.suite.judgement.evidence import CLOSED, KILLED, KILLED_LEADER, STOPPED, STOPPED_LEADER
-from tests.fault.suite.kinesis_proxy import WINDOWS, Window
 from tests.fault.suite.world import World
-from tests.support.kinesis.fan_out.service import PushFault
+from tests.support.kinesis.unkind.behaviours import EVENT, Behaviour
+from tests.support.kinesis.unkind.weather import FAULTS, Kind
 
 End = Callable[[], bool]
 """Ends a fault, and says whether it happened."""
@@ -221,21 +221,27 @@ ZOOKEEPER_FAULTS: Final = (
 )
 
 
-def _window(window: Window) -> WorldFault:
-    def begin(world: World, _: Random) -> End:
-        before = world.kinesis.injected[window.fault]
-        world.kinesis.open_window(window)
+def _unkind(name: str, kinds: Sequence[Kind]) -> WorldFault:
+    """Have the endpoint behave so for a while, and count whether it did."""
 
-        def close() -> bool:
-            world.kinesis.close_window()
-            return world.kinesis.injected[window.fault] > before
+    def begin(world: World, random: Random) -> End:
+        seed, behaviours = str(random.random()), {kind.behaviour for kind in kinds}
+        before = world.kinesis.happened
+        for number, kind in enumerate(kinds):
+            kind.switch_on(world.kinesis, kind.rate, f"{seed}/{number}")
 
-        return close
+        def end() -> bool:
+            for behaviour in behaviours:
+                world.kinesis.switch_off(behaviour)
+            after = world.kinesis.happened
+            return any(after[each] > before[each] for each in behaviours)
 
-    return WorldFault(kind=f"Kinesis: {window.fault}", weight=1, seconds=(0.8, 2.5), begin=begin)
+        return end
+
+    return WorldFault(kind=f"Kinesis: {name}", weight=1, seconds=(0.8, 2.5), begin=begin)
 
 
-KINESIS_FAULTS: Final = tuple(_window(window) for window in WINDOWS)
+KINESIS_FAULTS: Final = tuple(_unkind(name, kinds) for name, kinds in FAULTS.items())
 
 
 def _split(world: World, random: Random) -> End | None:
@@ -269,21 +275,18 @@ STREAM_FAULTS: Final = (
 
 def _take_over(world: World, random: Random) -> End | None:
     shards = world.open_shards()
-    service, shard = world.kinesis.fan_out, shards[int(random.random() * len(shards))]
-    return _happened if service is not None and service.take_over(shard.shard_id) else None
+    shard = shards[int(random.random() * len(shards))]
+    return _happened if world.kinesis.take_over(shard.shard_id) else None
 
 
-def _push(fault: PushFault) -> Callable[[World, Random], End | None]:
-    def begin(world: World, _: Random) -> End | None:
-        service = world.kinesis.fan_out
-        if service is None:
-            return None
-        before = service.counts[fault.name]
-        service.push_faults.append(fault)
+def _push(behaviour: Behaviour) -> Callable[[World, Random], End | None]:
+    def begin(world: World, _: Random) -> End:
+        before = world.kinesis.happened[behaviour]
+        world.kinesis.switch_on(behaviour, operations=[EVENT], times=1)
 
         def end() -> bool:
-            service.push_faults.clear()  # of what nobody met nothing stays, or there would be more and more of it
-            return service.counts[fault.name] > before
+            world.kinesis.switch_off(behaviour)
+            return world.kinesis.happened[behaviour] > before
 
         return end
 
@@ -292,9 +295,9 @@ def _push(fault: PushFault) -> Callable[[World, Random], End | None]:
 
 FAN_OUT_FAULTS: Final = (
     WorldFault(kind="subscription taken over", weight=3, seconds=(0.2, 0.5), begin=_take_over),
-    WorldFault(kind="subscription cut in a frame", weight=3, seconds=(1, 1.5), begin=_push(PushFault.CUT)),
-    WorldFault(kind="subscription ended", weight=2, seconds=(1, 1.5), begin=_push(PushFault.ENDED)),
-    WorldFault(kind="damaged frame", weight=1, seconds=(1, 1.5), begin=_push(PushFault.BAD_CHECKSUM)),
+    WorldFault(kind="subscription cut in a frame", weight=3, seconds=(1, 1.5), begin=_push(Behaviour.CUT)),
+    WorldFault(kind="subscription ended", weight=2, seconds=(1, 1.5), begin=_push(Behaviour.ENDED)),
+    WorldFault(kind="damaged frame", weight=1, seconds=(1, 1.5), begin=_push(Behaviour.CORRUPT)),
 )
 
 

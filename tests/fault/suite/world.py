@@ -9,10 +9,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from examples.demo.processes.endpoint import LocalEndpoint, choose_engine, ends_shards
 from examples.demo.producer import make_stream
 from kinesis_spout.dead_letters.sink_url import open_sink
-from kinesis_spout.kinesis import KinesisClientSettings, KinesisShardLister
+from kinesis_spout.kinesis import KinesisShardLister
 from kinesis_spout.zookeeper import EmbeddedZooKeeper
 from kinesis_spout.zookeeper.paths import DEFAULT_ROOT, Paths
 from shard_state import Shard
@@ -23,10 +22,10 @@ from tests.fault.suite.failure_rates import MIXED
 from tests.fault.suite.judgement.evidence import Event, Evidence, Letter, Sample
 from tests.fault.suite.judgement.transaction_log import TransactionLogFollower
 from tests.fault.suite.judgement.zookeeper_history import ZooKeeperHistory
-from tests.fault.suite.kinesis_proxy import KinesisProxy
 from tests.fault.suite.producer import Producer
 from tests.fault.suite.small_disk import small_disk
-from tests.support.kinesis.fan_out.service import FanOutService
+from tests.support.kinesis.unkind.behaviours import Behaviour
+from tests.support.kinesis.unkind.endpoint import UnkindEndpoint
 from tests.support.zookeeper.proxy import ZooKeeperProxy
 from tests.support.zookeeper.server import java_processes
 
@@ -88,15 +87,22 @@ class Plan:
 class World:
     """Mutable. Made by ``made``; whoever made it ends it."""
 
-    def __init__(self, plan: Plan, folder: Path, endpoint: KinesisClientSettings, opened: ExitStack) -> None:
+    def __init__(self, plan: Plan, folder: Path, opened: ExitStack) -> None:
         self.plan = plan
-        self.endpoint = endpoint
+        self.kinesis = opened.enter_context(UnkindEndpoint())
+        self.kinesis.set_subscriptions(
+            lasts_seconds=_SUBSCRIPTION_SECONDS,
+            poll_seconds=0.1,
+            heartbeat_seconds=1.0,
+        )
+        self.kinesis.switch_on(Behaviour.LIMITS)
+        self.endpoint = self.kinesis.kind_settings()
+        """Of who puts and looks."""
         self.samples: list[Sample] = []
         self._folder = folder
-        self.client: KinesisClient = endpoint.create()
+        self.client: KinesisClient = self.endpoint.create()
         self.stream = f"orders-{uuid.uuid4().hex[:8]}"
         make_stream(self.client, self.stream, plan.shards)
-        self.ends_shards = ends_shards(self.client, self.stream)
         self.disk = opened.enter_context(small_disk(folder / "zookeeper")) if plan.may_mount else None
         """Of ZooKeeper; None where none is mounted, which cannot be full then."""
         self.zookeeper = opened.enter_context(
@@ -105,15 +111,6 @@ class World:
         self.history = ZooKeeperHistory(Paths(root=DEFAULT_ROOT, app=APP, stream=self.stream))
         self._follower = TransactionLogFollower(folder / "zookeeper" / "data" / "version-2")
         opened.callback(self._follower.close)
-        assert endpoint.endpoint_url is not None
-        self.kinesis = opened.enter_context(KinesisProxy(endpoint.endpoint_url, f"{plan.seed}/answers"))
-        if plan.reads_by_fan_out:
-            self.kinesis.fan_out = FanOutService(
-                lambda: self.client,
-                lasts_seconds=_SUBSCRIPTION_SECONDS,
-                poll_seconds=0.1,
-                heartbeat_seconds=1.0,
-            )
         self.sink_fault = folder / "sink"
         (folder / "exits").mkdir()
         self.consumers = [
@@ -275,13 +272,7 @@ class World:
 
 
 @contextmanager
-def made(plan: Plan, folder: Path, endpoint: KinesisClientSettings | None = None) -> Iterator[World]:
-    """Make a world in an empty folder, and end all of it afterwards; without an endpoint it starts its own."""
+def made(plan: Plan, folder: Path) -> Iterator[World]:
+    """Make a world in an empty folder, and end all of it afterwards."""
     with ExitStack() as opened:
-        if endpoint is None:
-            engine = choose_engine()
-            # Every split and merge leaves closed shards behind, which count.
-            engine = engine._replace(environment={**engine.environment, "SHARD_LIMIT": "5000"})
-            started = opened.enter_context(LocalEndpoint(engine, folder / "endpoint.log"))
-            endpoint = started.endpoint().client_settings
-        yield World(plan, folder, endpoint, opened)
+        yield World(plan, folder, opened)

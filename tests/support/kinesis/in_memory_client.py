@@ -38,9 +38,9 @@ CODES: dict[type[KinesisError], str] = {
 }
 
 
-def client_error(code: str, operation: str, *, status: int = 400) -> ClientError:
+def client_error(code: str, operation: str, *, status: int = 400, message: str = "as told") -> ClientError:
     return ClientError(
-        {"Error": {"Code": code, "Message": "as told"}, "ResponseMetadata": {"HTTPStatusCode": status}},  # type: ignore[typeddict-item]
+        {"Error": {"Code": code, "Message": message}, "ResponseMetadata": {"HTTPStatusCode": status}},  # type: ignore[typeddict-item]
         operation,
     )
 

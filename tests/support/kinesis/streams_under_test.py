@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Protocol, cast
 import pytest
 
 from kinesis_spout.kinesis import KinesisShardLister, PollingShardGetter, ReadSettings
+from kinesis_spout.kinesis.retry_policy import Action, reaction_to
 from kinesis_spout.model.clock import Clock, SystemClock
 from kinesis_spout.model.errors import KinesisError
 from kinesis_spout.model.record import Record
@@ -20,6 +21,9 @@ from tests.support.kinesis.fan_out.pushed_stream import serve, subscribed
 from tests.support.kinesis.fan_out.server import FanOutServer
 from tests.support.kinesis.fan_out.service import FanOutService
 from tests.support.kinesis.in_memory_client import CODES, InMemoryKinesisClient
+from tests.support.kinesis.unkind.behaviours import Behaviour
+from tests.support.kinesis.unkind.endpoint import UnkindEndpoint
+from tests.support.kinesis.unkind.weather import reader_weather
 from tests.support.waiting import wait_until
 
 if TYPE_CHECKING:
@@ -84,6 +88,9 @@ class FakeStream:
 
     def expire_iterators(self) -> None:
         self.stream.expire_iterators()
+
+    def refuse_sequence_numbers(self) -> None:
+        self.stream.refuse_sequence_numbers()
 
     def fail_next(self, error: KinesisError) -> None:
         self.stream.fail_next(error)
@@ -201,11 +208,18 @@ class _ReadWhenPushed:
 class EndpointStream:
     """A stream of a real endpoint, read by the real getter."""
 
-    def __init__(self, endpoint: KinesisEndpoint, shards: int, *, name: str | None = None) -> None:
+    def __init__(
+        self,
+        endpoint: KinesisEndpoint,
+        shards: int,
+        *,
+        name: str | None = None,
+        clock: SystemClock | None = None,
+    ) -> None:
         self.endpoint = endpoint
-        self.clock = SystemClock()
+        self.clock = clock or SystemClock()
         self.name = endpoint.create_stream(shards=shards, name=name)
-        self._client = endpoint.client()
+        self._client = self._reading = endpoint.client()
         self._last: dict[str, str] = {}
 
     def needs(self, *abilities: str) -> None:
@@ -251,34 +265,128 @@ class EndpointStream:
         wait_until(is_gone, f"stream {self.name} to be gone")
 
     def lister(self) -> ShardLister:
-        return KinesisShardLister(self._client, self.name)
+        return KinesisShardLister(self._reading, self.name, clock=self.clock)
 
     def getter(
         self, position: Position, *, shard_id: str = FIRST_SHARD, fail_on_data_loss: bool = True
     ) -> ShardGetter:
         return PollingShardGetter(
-            self._client,
+            self._reading,
             stream=self.name,
             shard_id=shard_id,
             position=position,
             lister=self.lister(),
             settings=ReadSettings(fail_on_data_loss=fail_on_data_loss),
+            clock=self.clock,
         )
+
+
+class QuickClock(SystemClock):
+    """The machine's clock, but that waiting takes no time. Its time of day is the endpoint's."""
+
+    def __init__(self) -> None:
+        self._waited_seconds = 0.0
+
+    def monotonic(self) -> float:
+        return super().monotonic() + self._waited_seconds
+
+    def sleep(self, seconds: float) -> None:
+        self._waited_seconds += max(0.0, seconds)
+
+
+class UnkindStream(EndpointStream):
+    """A stream of the unkind endpoint, which is kind to it but at this rate.
+
+    Then a page comes as any reader gets it: again after an error that may pass, and after an empty page in a
+    backlog.
+    """
+
+    def __init__(self, unkind: UnkindEndpoint, shards: int, *, rate: float = 0.0, seed: str = "") -> None:
+        endpoint = KinesisEndpoint(name="the unkind endpoint", settings=unkind.kind_settings())
+        super().__init__(endpoint, shards, clock=QuickClock())
+        self._reading = unkind.settings().connect()
+        self._unkind = unkind
+        self._is_kind = not rate
+        if rate:
+            reader_weather(unkind, rate, seed, stream=self.name)
+
+    def getter(
+        self, position: Position, *, shard_id: str = FIRST_SHARD, fail_on_data_loss: bool = True
+    ) -> ShardGetter:
+        getter = super().getter(position, shard_id=shard_id, fail_on_data_loss=fail_on_data_loss)
+        return getter if self._is_kind else _ReadAgain(getter, self.clock)
+
+    def trim(self, up_to: SequenceNumber) -> None:
+        self._unkind.trim(self.name, FIRST_SHARD, str(up_to.number + 1))
+
+    def expire_iterators(self) -> None:
+        self._unkind.switch_on(Behaviour.EXPIRED_ITERATORS, stream=self.name)
+
+    def fail_next(self, error: KinesisError) -> None:
+        code = CODES[type(error)]
+        self._unkind.switch_on(
+            Behaviour.ERROR, operations=["GetRecords"], stream=self.name, times=1, code=code
+        )
+
+    def refuse_sequence_numbers(self) -> None:
+        self._unkind.switch_on(
+            Behaviour.ERROR,
+            operations=["GetShardIterator"],
+            stream=self.name,
+            times=1,
+            code="InvalidArgumentException",
+        )
+
+
+class _ReadAgain:
+    """Reads on after what may pass, at once."""
+
+    def __init__(self, getter: ShardGetter, clock: Clock) -> None:
+        self._getter = getter
+        self._clock = clock
+
+    @property
+    def position(self) -> Position:
+        return self._getter.position
+
+    @property
+    def ready_at(self) -> float:
+        return self._getter.ready_at
+
+    def read(self, limit: int) -> Page:
+        for _ in range(100):
+            try:
+                page = self._getter.read(limit)
+            except KinesisError as error:
+                if reaction_to(error).action is not Action.RETRY:
+                    raise
+                continue
+            if page.records or page.at_end or not page.millis_behind_latest:
+                return page
+        return pytest.fail("expected a page within 100 reads")
+
+    def when_ready(self, call: Callable[[], None]) -> None:
+        self._getter.when_ready(call)
+
+    def close(self) -> None:
+        self._getter.close()
 
 
 MakeStream = Callable[..., StreamUnderTest]
 
 
-@pytest.fixture(params=["fake", "polled_fake", "pushed_fake"])
+@pytest.fixture(params=["fake", "polled_fake", "pushed_fake", "unkind, kind"])
 def fake_stream(
     request: pytest.FixtureRequest, fan_out_server: FanOutServer, opened: ExitStack
-) -> FakeStream:
+) -> FakeStream | UnkindStream:
     """Give a stream of one shard that trims, expires iterators and fails when told to.
 
-    No endpoint does: retention takes a day at least, iterators live five minutes or for ever, and there is no
+    No emulator does: retention takes a day at least, iterators live five minutes or for ever, and there is no
     fault injection.
     """
     match request.param:
+        case "unkind, kind":
+            return UnkindStream(request.getfixturevalue("unkind"), 1)
         case "fake":
             return FakeStream(1)
         case "polled_fake":
@@ -302,7 +410,16 @@ def opened() -> Iterator[ExitStack]:
 
 
 @pytest.fixture(
-    params=["fake", "polled_fake", "pushed_fake", "moto_in_process", "moto_server", "kinesis_local"],
+    params=[
+        "fake",
+        "polled_fake",
+        "pushed_fake",
+        "unkind",
+        "unkind, kind",
+        "moto_in_process",
+        "moto_server",
+        "kinesis_local",
+    ],
 )
 def make_stream(request: pytest.FixtureRequest, opened: ExitStack) -> MakeStream:
     """Give a function that makes a stream with so many ``shards``, under each implementation."""
@@ -310,6 +427,10 @@ def make_stream(request: pytest.FixtureRequest, opened: ExitStack) -> MakeStream
         return lambda *, shards=1: FakeStream(shards)
     if request.param == "polled_fake":
         return lambda *, shards=1: PolledFakeStream(shards)
+    if request.param.startswith("unkind"):
+        unkind: UnkindEndpoint = request.getfixturevalue("unkind")
+        rate = 0.3 if request.param == "unkind" else 0.0
+        return lambda *, shards=1: UnkindStream(unkind, shards, rate=rate, seed=request.node.name)
     if request.param == "pushed_fake":
         server: FanOutServer = request.getfixturevalue("fan_out_server")
         return lambda *, shards=1: PushedFakeStream(shards, server, opened)

@@ -27,7 +27,6 @@ def run(producer: Producer, *, is_complete: bool) -> Outcome:
         plan=Plan(seed=1, events=1, seconds=3_600.0),
         consumers=[],
         disk=None,
-        ends_shards=False,
         is_complete=is_complete,
         is_settled=True,
         absent=lambda: ["s2.1 was none"],

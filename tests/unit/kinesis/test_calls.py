@@ -72,9 +72,24 @@ def test_not_found_is_not_believed_before_it_is_verified() -> None:
     assert not isinstance(error, StreamNotFound)
 
 
-@pytest.mark.parametrize(("status", "kind"), [(500, Unavailable), (503, Unavailable), (429, Throttled)])
-def test_an_unknown_code_is_judged_by_its_status(status: int, kind: type[KinesisError]) -> None:
-    assert type(translate(client_error("Whatever", "GetRecords", status=status), "call")) is kind
+@pytest.mark.parametrize("status", [302, 400, 403, 404, 407, 413, 500, 503, 999])
+@pytest.mark.parametrize("code", ["Whatever", "403", ""])
+def test_what_aws_does_not_name_says_nothing_of_the_call(status: int, code: str) -> None:
+    assert type(translate(client_error(code, "GetRecords", status=status), "call")) is Unavailable
+
+
+def test_too_many_requests_are_a_throttle_whoever_says_so() -> None:
+    assert type(translate(client_error("429", "GetRecords", status=429), "call")) is Throttled
+
+
+def test_a_page_of_a_proxy_is_told_in_one_short_line() -> None:
+    error = client_error("403", "GetRecords", message="<html>\n" + "<p>no</p>\n" * 10_000)
+
+    said = str(translate(error, "call"))
+
+    assert "<html> <p>no</p>" in said
+    assert "\n" not in said
+    assert len(said) < 600
 
 
 @pytest.mark.parametrize(
@@ -88,10 +103,14 @@ def test_an_unknown_code_is_judged_by_its_status(status: int, kind: type[Kinesis
         (botocore_errors.CredentialRetrievalError(provider="p", error_msg="e"), AccessDenied),
         (botocore_errors.NoRegionError(), InvalidConfig),
         (botocore_errors.ParamValidationError(report="StreamName"), InvalidConfig),
-        (BotoCoreError(), KinesisError),
+        (BotoCoreError(), Unavailable),
+        *(
+            (error("x"), Unavailable)
+            for error in (AttributeError, KeyError, MemoryError, RecursionError, RuntimeError, ValueError)
+        ),
     ],
 )
-def test_every_cause_has_its_error(cause: BotoCoreError, kind: type[KinesisSpoutError]) -> None:
+def test_every_cause_has_its_error(cause: Exception, kind: type[KinesisSpoutError]) -> None:
     assert type(translate(cause, "call")) is kind
 
 
@@ -115,4 +134,10 @@ def test_an_error_of_ours_passes_untouched() -> None:
 
 def test_a_reply_without_its_main_member_is_no_answer() -> None:
     with pytest.raises(Unavailable, match="'Shards'"):
-        expected({"message": "<html>"}, "Shards", "ListShards")
+        expected({"message": "<html>"}, "Shards", "ListShards", list)
+
+
+@pytest.mark.parametrize("member", [5, "", {}, None])
+def test_a_member_of_another_kind_is_no_answer(member: object) -> None:
+    with pytest.raises(Unavailable, match="'Shards'"):
+        expected({"Shards": member}, "Shards", "ListShards", list)

@@ -31,7 +31,6 @@ from kinesis_spout.model.errors import (
     Unavailable,
 )
 from kinesis_spout.testing import ManualClock
-from tests.support.kinesis.in_memory_client import client_error
 
 
 @pytest.mark.parametrize("error", [Unavailable("x"), ExpiredIterator("x"), InvalidIterator("x")])
@@ -133,19 +132,6 @@ def test_a_call_is_made_again_and_said_but_for_throttles(caplog: pytest.LogCaptu
     assert tries(clock).call(answer) == "here"
     assert caplog.messages == ["to ask is tried again in 0.4 s: gone"]
     assert clock.monotonic() == pytest.approx(0.2 + 0.4)
-
-
-def test_what_boto3_raises_is_named_and_fails_with_its_cause() -> None:
-    denied = client_error("AccessDeniedException", "ListShards")
-
-    def deny() -> None:
-        raise denied
-
-    with pytest.raises(
-        AccessDenied, match=r"expected to ask to succeed, got .*; check the credentials"
-    ) as caught:
-        tries(ManualClock()).call(deny)
-    assert caught.value.__cause__ is denied
 
 
 def between(first: float, last: float) -> str:

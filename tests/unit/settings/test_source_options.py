@@ -400,14 +400,6 @@ def test_a_write_may_name_its_stream_either_way() -> None:
     assert WriteOptions.of({"streamARN": ARN}).stream == ARN
 
 
-def test_reads_ask_for_json_unless_they_say_cbor() -> None:
-    for read in (stream_read, batch_read):
-        assert [read(**given).client.wire_format for given in ({}, {"wireFormat": "cbor"})] == [
-            "json",
-            "cbor",
-        ]
-
-
 def test_a_profile_a_proxy_and_authorities_travel_to_the_executors_from_every_door() -> None:
     given = {"awsProfile": "me", "proxyUrl": "http://proxy:3128/", "caBundle": "/etc/ca.pem"}
     for options in (stream_read(**given), batch_read(**given), WriteOptions.of(given)):

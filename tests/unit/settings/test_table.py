@@ -61,7 +61,7 @@ def test_a_setting_is_typed_as_its_row_says(name: str) -> None:
 @pytest.mark.parametrize("use", Use)
 def test_every_option_of_a_use_becomes_a_field_of_its_typed_options(use: Use) -> None:
     client = {option.setting for option in SETTINGS.values() if option.uses == frozenset(Use)}
-    client |= {"app", "wire_format", *PLACE}
+    client |= {"app", *PLACE}
     known = typed_options(use).keys()
     named = {ELSEWHERE.get(option.setting, option.setting) for option in OPTIONS if use in option.uses}
     assert named - client == known - {"client", "published_in", "tracing"}  # which records alone have

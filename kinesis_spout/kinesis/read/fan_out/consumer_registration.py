@@ -93,7 +93,7 @@ class ConsumerRegistration:
                 )
         except ResourceNotFound:
             return None
-        described: dict[str, Any] = expected(reply, "ConsumerDescription", call)
+        described: dict[str, Any] = expected(reply, "ConsumerDescription", call, dict)
         return described
 
     def _register(self) -> dict[str, Any]:
@@ -110,7 +110,7 @@ class ConsumerRegistration:
             raise StreamNotFound(str(error)) from error
         except Throttled as error:
             raise self._refused(error) from error
-        consumer: dict[str, Any] = expected(reply, "Consumer", call)
+        consumer: dict[str, Any] = expected(reply, "Consumer", call, dict)
         _log.warning(
             "registered consumer %s; it is paid for until `kinesis-spout fan-out deregister` ends it",
             consumer["ConsumerARN"],
@@ -141,15 +141,15 @@ def list_consumers(client: "KinesisClient", stream_arn: str) -> list[RegisteredC
     while True:
         with translated(f"ListStreamConsumers of {stream_arn!r}"):
             reply: Any = client.list_stream_consumers(StreamARN=stream_arn, **token)
-        consumers.extend(
-            RegisteredConsumer(
-                name=listed["ConsumerName"],
-                arn=listed["ConsumerARN"],
-                status=listed["ConsumerStatus"],
-                created=listed["ConsumerCreationTimestamp"].timestamp(),
+            consumers.extend(
+                RegisteredConsumer(
+                    name=listed["ConsumerName"],
+                    arn=listed["ConsumerARN"],
+                    status=listed["ConsumerStatus"],
+                    created=listed["ConsumerCreationTimestamp"].timestamp(),
+                )
+                for listed in expected(reply, "Consumers", "ListStreamConsumers", list)
             )
-            for listed in expected(reply, "Consumers", "ListStreamConsumers")
-        )
         if not reply.get("NextToken"):
             return consumers
         token = {"NextToken": reply["NextToken"]}

@@ -25,7 +25,6 @@ from functools import cache
 from http.client import HTTPException, HTTPResponse, IncompleteRead
 from typing import TYPE_CHECKING, Any, Final, cast
 
-import botocore.exceptions
 import urllib3.exceptions
 from botocore.awsrequest import AWSPreparedRequest, AWSResponse, HeadersDict, create_request_object
 from botocore.exceptions import (
@@ -42,9 +41,9 @@ from urllib3.connection import HTTPConnection, HTTPSConnection, ProxyConfig
 from urllib3.util import Url, parse_url
 from urllib3.util.ssl_match_hostname import CertificateError
 
-from kinesis_spout.kinesis.calls import translated
+from kinesis_spout.kinesis.calls import expected, translated
 from kinesis_spout.kinesis.read.fan_out.subscription import OPERATION
-from kinesis_spout.kinesis.wire.calls import Wire
+from kinesis_spout.kinesis.wire.calls import Wire, failed
 from kinesis_spout.kinesis.wire.http import Chunks, ProtocolError
 from kinesis_spout.model.errors import Unavailable
 from shard_state import Position
@@ -121,12 +120,9 @@ class PushedSubscriptions:
                     pushed = PushedEvents(connection, length=answer.length, chunked=bool(answer.chunked))
                     return response, {PUSHED: pushed, "ResponseMetadata": {}}
                 body = _error_in(answer)
-        except TimeoutError as error:
+        except Exception as error:
             connection.close()
-            raise botocore.exceptions.ReadTimeoutError(endpoint_url=request.url, error=error) from error
-        except (OSError, HTTPException) as error:
-            connection.close()
-            raise botocore.exceptions.ConnectionClosedError(endpoint_url=request.url, error=error) from error
+            raise failed(error, str(request.url)) from error
         connection.close()
         reply = {"status_code": answer.status, "headers": headers, "body": body, "context": {}}
         return response, create_parser("json").parse(reply, model.output_shape)
@@ -200,8 +196,7 @@ def subscribe(
     }
     with translated(call):
         reply: Any = client.subscribe_to_shard(**arguments)
-    pushed: PushedEvents = reply[PUSHED]
-    return pushed
+        return expected(reply, PUSHED, call, PushedEvents)
 
 
 def starting_position(position: Position) -> dict[str, Any]:

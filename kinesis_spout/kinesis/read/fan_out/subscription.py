@@ -15,7 +15,6 @@ Some emulators omit it.
 """
 
 import math
-import struct
 import threading
 from bisect import bisect_right
 from collections import deque
@@ -24,12 +23,12 @@ from dataclasses import dataclass
 from typing import Annotated, Any, Final
 
 import msgspec
-from botocore.eventstream import EventStreamBuffer, EventStreamMessage, ParserError
+from botocore.eventstream import EventStreamBuffer, EventStreamMessage
 from botocore.exceptions import ClientError
 
 from kinesis_spout.kinesis import native
 from kinesis_spout.kinesis.calls import translate
-from kinesis_spout.kinesis.read.page import ChildShard, GetRecordsReply
+from kinesis_spout.kinesis.read.page import ChildShard, GetRecordsReply, check_children, check_records
 from kinesis_spout.model.errors import KinesisSpoutError, Unavailable
 from kinesis_spout.model.record import Record
 from shard_state import Position, SequenceNumber
@@ -40,9 +39,6 @@ OPERATION: Final = "SubscribeToShard"
 
 _PRELUDE_BYTES: Final = 12
 _LENGTH_BYTES: Final = 4
-_SERVERS_FAULT: Final = 500
-_BROKEN: Final = (ParserError, struct.error, KeyError, UnicodeDecodeError)
-"""What botocore raises for bytes that are no frame."""
 
 
 class ShardEvent(msgspec.Struct, rename="pascal"):
@@ -84,7 +80,7 @@ class FrameBuffer:
         try:
             while (frame := self._next()) is not None:
                 frames.append(frame)
-        except _BROKEN as error:
+        except Exception as error:
             raise Unavailable(
                 f"expected a frame of an event stream, got damaged bytes: {error!r}; the shard is "
                 "subscribed to again"
@@ -121,7 +117,7 @@ def event_of(frame: EventStreamMessage, call: str) -> ShardEvent | None:
         return None
     try:
         return _decoded(frame.payload)
-    except ValueError as error:  # msgspec's errors, and of text that is no UTF-8
+    except Exception as error:
         raise Unavailable(
             f"{call} expected the JSON of an event, got {len(frame.payload)} bytes of something else: {error}; "
             "the shard is subscribed to again"
@@ -129,14 +125,16 @@ def event_of(frame: EventStreamMessage, call: str) -> ShardEvent | None:
 
 
 def _decoded(payload: bytes) -> ShardEvent:
-    taken = None if native.decoder is None else native.decoder.records(payload, False, Record, "", "")
+    taken = None if native.decoder is None else native.decoder.records(payload, Record, "", "")
     if taken is not None:
         records, _, _, rest = taken
         event = _decoder.decode(rest)
-        if not event.records:  # it named them once
-            event.records = records
-            return event
-    return _decoder.decode(payload)
+        event.records = records
+    else:
+        event = _decoder.decode(payload)
+        check_records(event.records)
+    check_children(event.child_shards)
+    return event
 
 
 def _message_in(payload: bytes) -> str:
@@ -154,8 +152,6 @@ def _error_in(frame: EventStreamMessage, call: str) -> KinesisSpoutError:
     answer = ClientError(
         {
             "Error": {"Code": str(code), "Message": str(said)},
-            # Events have no status. A name that is not in the table counts as the server's fault.
-            "ResponseMetadata": {"HTTPStatusCode": _SERVERS_FAULT},  # type: ignore[typeddict-item]
         },
         OPERATION,
     )

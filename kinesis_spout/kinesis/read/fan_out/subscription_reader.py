@@ -24,12 +24,13 @@ from typing import Final
 
 from botocore.eventstream import EventStreamMessage
 
+from kinesis_spout.kinesis.calls import translate
 from kinesis_spout.kinesis.read.fan_out.subscribe_call import PushedEvents
 from kinesis_spout.kinesis.read.fan_out.subscription import FrameBuffer, Subscription, event_of
 from kinesis_spout.kinesis.read.socket_loop import SocketLoop
 from kinesis_spout.kinesis.retry_policy import Jitter
 from kinesis_spout.model.clock import Clock, SystemClock
-from kinesis_spout.model.errors import KinesisError, KinesisSpoutError, Unavailable
+from kinesis_spout.model.errors import KinesisSpoutError, Unavailable
 from shard_state import Position
 
 RENEW_AFTER_SECONDS: Final = 270.0
@@ -146,10 +147,8 @@ class SubscriptionReader:
         """Runs on the pool."""
         try:
             pushed = self._subscribe(link.subscription.shard_id, place)
-        except KinesisSpoutError as error:
-            failure: KinesisSpoutError = error
         except Exception as error:  # noqa: BLE001 - not hidden: the shard's reader raises it
-            failure = _broken(link.subscription, error)
+            failure = _meant(link.subscription, error)
         else:
             if not self._loop.call(partial(self._connected, link, pushed)):
                 pushed.close()
@@ -301,15 +300,12 @@ def _take_in(link: _Link, frame: EventStreamMessage) -> KinesisSpoutError | None
         if event is not None:
             link.has_brought = True
             subscription.take_in(event, len(frame.payload), link.heard_at)
-    except KinesisSpoutError as error:
-        return error
     except Exception as error:  # noqa: BLE001 - not hidden: the shard's reader raises it
-        return _broken(subscription, error)
+        return _meant(subscription, error)
     return None
 
 
-def _broken(subscription: Subscription, error: Exception) -> KinesisError:
-    """Wrap an unexpected error: it ends this reading, but not the thread that others need."""
-    broken = KinesisError(f"reading the subscription to shard {subscription.shard_id!r} failed: {error!r}")
-    broken.__cause__ = error
-    return broken
+def _meant(subscription: Subscription, error: Exception) -> KinesisSpoutError:
+    if isinstance(error, KinesisSpoutError):
+        return error
+    return translate(error, f"Reading the subscription to shard {subscription.shard_id!r}")

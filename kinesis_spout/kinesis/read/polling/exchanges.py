@@ -1,7 +1,7 @@
 """Calls under way on the loop's sockets.
 
 A connection is watched from its first call on: nothing comes between two calls, so a poll costs no registration.
-One that the endpoint closes meanwhile is looked away from.
+One that the endpoint closes meanwhile, or over which something comes that nobody asked for, is closed.
 """
 
 import selectors
@@ -51,8 +51,8 @@ class Exchanges:
         self._clock = clock
         self._under_way: dict[int, _UnderWay] = {}
         """By descriptor."""
-        self._watched: dict[int, tuple[object, int]] = {}
-        """By descriptor: which connection, and for what."""
+        self._watched: dict[int, tuple[object, int, Callable[[], None]]] = {}
+        """By descriptor: which connection, for what, and what closes it unless a call uses it."""
         self._is_looking = False
 
     def make(
@@ -85,7 +85,9 @@ class Exchanges:
     def _advance(self, descriptor: int) -> None:
         under_way = self._under_way.get(descriptor)
         if under_way is None:
-            self._look_away(descriptor)  # it was closed, or another thread uses it
+            drop = self._watched[descriptor][2]
+            self._look_away(descriptor)
+            drop()
             return
         exchange = under_way.exchange
         want, answer, error = None, None, None
@@ -97,7 +99,7 @@ class Exchanges:
             error = raised
         if want is not None:
             under_way.silent_since = self._clock.monotonic()
-            self._watch(descriptor, exchange.connection, _EVENTS[want])
+            self._watch(descriptor, exchange, _EVENTS[want])
             return
         del self._under_way[descriptor]
         if exchange.is_stale or (error is not None and exchange.is_refused):
@@ -105,13 +107,13 @@ class Exchanges:
         else:
             under_way.done(answer, error)
 
-    def _watch(self, descriptor: int, connection: object, events: int) -> None:
-        if self._watched.get(descriptor) == (connection, events):
+    def _watch(self, descriptor: int, exchange: "Exchange", events: int) -> None:
+        if self._watched.get(descriptor, ())[:2] == (exchange.connection, events):
             return
         if descriptor in self._watched:
             self._look_away(descriptor)
         self._loop.watch(descriptor, partial(self._advance, descriptor), events)
-        self._watched[descriptor] = connection, events
+        self._watched[descriptor] = exchange.connection, events, exchange.drop
 
     def _look_away(self, descriptor: int) -> None:
         del self._watched[descriptor]

@@ -54,11 +54,9 @@ class Report:
 
 
 def _kinesis_answers(world: World) -> Counter[str]:
-    answers = Counter({str(kind): count for kind, count in world.kinesis.injected.items()})
-    service = world.kinesis.fan_out
-    if service is not None:
-        answers["subscriptions"] = len(service.subscriptions)
-        answers.update({f"subscriptions {what.lower()}": count for what, count in service.counts.items()})
+    answers = world.kinesis.happened
+    if world.plan.reads_by_fan_out:
+        answers["subscriptions"] = world.kinesis.calls["SubscribeToShard"]
     return answers
 
 

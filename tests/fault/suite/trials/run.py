@@ -16,18 +16,18 @@ from typing import TYPE_CHECKING, Any, Final
 import boto3
 import msgspec
 
-from examples.demo.processes.endpoint import LocalEndpoint, choose_engine
 from examples.demo.producer import make_stream
 from kinesis_spout.dead_letters.sink_url import open_sink
 from kinesis_spout.producer import KinesisProducer
 from kinesis_spout.producer.spool import SqliteSpool
 from kinesis_spout.zookeeper import EmbeddedZooKeeper
 from tests.fault.suite.consumers.delivery_log import Entry, read_delivery_log
-from tests.fault.suite.kinesis_proxy import KinesisProxy, producer_weather, reader_weather
 from tests.fault.suite.trials.doors import FINISH, STOP, DoorJob
 from tests.fault.suite.trials.evidence import LAST_PLACE, PhaseResult, TrialEvidence, TrialLetter
 from tests.fault.suite.trials.plan import Door, Phase, TrialPlan, TrialRecord, drawn_records
 from tests.fault.suite.trials.topology import trial_topology
+from tests.support.kinesis.unkind.endpoint import UnkindEndpoint
+from tests.support.kinesis.unkind.weather import producer_weather, reader_weather
 
 if TYPE_CHECKING:
     from mypy_boto3_kinesis import KinesisClient
@@ -50,12 +50,13 @@ Show = Callable[[str], None]
 
 @dataclass(kw_only=True)
 class TrialWorld:
-    """Endpoint, proxy and ZooKeeper of all trials. Mutable: made by ``trial_world``."""
+    """Endpoint and ZooKeeper of all trials. Mutable: made by ``trial_world``."""
 
     plan: TrialPlan
     folder: Path
     endpoint: "KinesisClientSettings"
-    kinesis: KinesisProxy
+    """Of who looks: it is kind."""
+    kinesis: UnkindEndpoint
     zookeeper: EmbeddedZooKeeper
     show: Show
     processes: list[subprocess.Popen[bytes]] = field(default_factory=list)
@@ -118,7 +119,7 @@ class TrialWorld:
         stream, unconfirmed = self.make_stream(door), 0
         results: list[PhaseResult] = []
         ledger: list[TrialRecord] = []
-        lost_before = self.kinesis.puts_lost
+        lost_before = self.kinesis.records_lost
         for phase in self.plan.phases(door):
             factor = _PRODUCER_FACTOR if phase.per_second is None else 1
             phase = replace(phase, records=factor * phase.records)  # noqa: PLW2901
@@ -126,10 +127,10 @@ class TrialWorld:
                 Random(f"{self.plan.seed}/{door}/{len(ledger)}"), door, phase, len(ledger)
             )
             self.show(f"{door}: {phase}")
-            before, chances = self.kinesis.injected.copy(), self.kinesis.chances
-            self.kinesis.open_window(*producer_weather(phase.rate))
+            before, chances = self.kinesis.happened, self.kinesis.expected
+            producer_weather(self.kinesis, phase.rate, f"{self.plan.seed}/{door}/{len(ledger)}")
             put = self.put(stream, records, phase, self.folder / stream if door is Door.SPOOL else None)
-            self.kinesis.close_window()
+            self.kinesis.switch_off()
             left = len(records) - len(put.confirmed)
             results.append(
                 PhaseResult(
@@ -137,8 +138,8 @@ class TrialWorld:
                     most_seconds=put.seconds_of(_MOST),
                     all_seconds=None if left else put.seconds_of(1.0),
                     without_outcome=left,
-                    endpoint_faults=_new(self.kinesis.injected, before),
-                    endpoint_chances=self.kinesis.chances - chances,
+                    endpoint_faults=_new(self.kinesis.happened, before),
+                    endpoint_chances=self.kinesis.expected - chances,
                 )
             )
             unconfirmed += left
@@ -149,7 +150,7 @@ class TrialWorld:
             phases=results,
             unconfirmed=unconfirmed,
             on_stream=_on_stream(self.endpoint, stream),
-            puts_lost=self.kinesis.puts_lost - lost_before,
+            puts_lost=self.kinesis.records_lost - lost_before,
         )
 
     def put(self, stream: str, records: Sequence[TrialRecord], phase: Phase, spool: Path | None) -> "_Put":
@@ -235,8 +236,8 @@ class _DoorTrial:
         plan, door, kinesis = self._world.plan, self._job.door, self._world.kinesis
         first = len(self._ledger) + self._unconfirmed
         records = drawn_records(Random(f"{plan.seed}/{door}/{first}"), door, phase, first)
-        before, chances = kinesis.injected.copy(), kinesis.chances
-        kinesis.open_window(*reader_weather(phase.rate))
+        before, chances = kinesis.happened, kinesis.expected
+        reader_weather(kinesis, phase.rate, f"{plan.seed}/{door}/{first}")
         begun = time.monotonic()
         put = self._world.put(self._job.settings["stream"], records, phase, None).confirmed
         self._ledger += put
@@ -251,14 +252,14 @@ class _DoorTrial:
             if not waiting or now > deadline or self._process.poll() is not None or self._job.error.exists():
                 break
             time.sleep(_LOOK_SECONDS)
-        kinesis.close_window()
+        kinesis.switch_off()
         return PhaseResult(
             phase=phase,
             most_seconds=most_seconds,
             all_seconds=None if waiting else now - begun,
             without_outcome=len(waiting),
-            endpoint_faults=_new(kinesis.injected, before),
-            endpoint_chances=kinesis.chances - chances,
+            endpoint_faults=_new(kinesis.happened, before),
+            endpoint_chances=kinesis.expected - chances,
         )
 
     def _with_outcome(self) -> set[int]:
@@ -341,10 +342,8 @@ def _on_stream(endpoint: "KinesisClientSettings", stream: str) -> Counter[int]:
 def trial_world(plan: TrialPlan, folder: Path, show: Show) -> Iterator[TrialWorld]:
     """Start what the trials need, and end all of it afterwards."""
     with ExitStack() as opened:
-        started = opened.enter_context(LocalEndpoint(choose_engine(), folder / "endpoint.log"))
-        endpoint = started.endpoint().client_settings
-        assert endpoint.endpoint_url is not None
-        kinesis = opened.enter_context(KinesisProxy(endpoint.endpoint_url, f"{plan.seed}/weather"))
+        kinesis = opened.enter_context(UnkindEndpoint())
+        endpoint = kinesis.kind_settings()
         zookeeper = opened.enter_context(EmbeddedZooKeeper(folder / "zookeeper"))
         world = TrialWorld(
             plan=plan, folder=folder, endpoint=endpoint, kinesis=kinesis, zookeeper=zookeeper, show=show

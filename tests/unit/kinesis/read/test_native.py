@@ -3,6 +3,7 @@
 import base64
 import gc
 import importlib
+import itertools
 import json
 import runpy
 import sys
@@ -17,13 +18,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kinesis_spout.kinesis import ReadSettings, native
-from kinesis_spout.kinesis.calls import CBOR, JSON
 from kinesis_spout.kinesis.read.arrow import ArrowForm, ArrowPage
 from kinesis_spout.kinesis.read.page import GetRecordsReply, decode_reply
 from kinesis_spout.model.record import Record
 from tests.fuzz_native import check_damaged
 from tests.support.alone import in_a_process_of_its_own
-from tests.support.kinesis.cbor_writer import Milliseconds, cbor
 from tests.support.waiting import wait_until
 
 FORM = ArrowForm(
@@ -40,6 +39,7 @@ any_value = st.recursive(
     lambda inside: st.lists(inside, max_size=3) | st.dictionaries(any_text, inside, max_size=3),
     max_leaves=5,
 )
+_steps = st.lists(st.integers(1, 10**57), min_size=8, max_size=8)
 milliseconds = st.integers(1, 4_000_000_000_000)
 unknown_members = st.dictionaries(st.sampled_from(["New", "newer", "Datum"]), any_value, max_size=2)
 
@@ -59,7 +59,7 @@ def base64_by(request: pytest.FixtureRequest, native_decoder: Any) -> Iterator[N
 def records(draw: st.DrawFn) -> dict[str, Any]:
     members: dict[str, Any] = {
         "Data": draw(st.binary(max_size=200)),
-        "SequenceNumber": str(draw(st.integers(0))),
+        "SequenceNumber": "",
     }
     optional = {
         "PartitionKey": st.none() | any_text,
@@ -75,8 +75,11 @@ def records(draw: st.DrawFn) -> dict[str, Any]:
 
 @st.composite
 def replies(draw: st.DrawFn) -> dict[str, Any]:
+    wire = draw(st.lists(records(), max_size=8))
+    for record, number in zip(wire, itertools.accumulate(draw(_steps)), strict=False):
+        record["SequenceNumber"] = str(number)
     members: dict[str, Any] = {
-        "Records": draw(st.lists(records(), max_size=8)),
+        "Records": wire,
         "NextShardIterator": draw(st.none() | any_text),
         "MillisBehindLatest": draw(st.integers(0, 2**40)),
         **draw(unknown_members),
@@ -114,37 +117,20 @@ def as_json(reply: dict[str, Any], **how: Any) -> bytes:
     return json.dumps({**reply, "Records": wire}, **how).encode()
 
 
-def as_cbor(reply: dict[str, Any], *, until_break: bool = False, has_text: bool = False) -> bytes:
-    """Encode a reply; ``has_text``: as kinesis-local does, with base64 inside and times without a tag."""
-    wire = [
-        {
-            name: base64.b64encode(value).decode()
-            if name == "Data" and has_text
-            else Milliseconds(value, is_tagged=not has_text)
-            if name == "ApproximateArrivalTimestamp" and value is not None
-            else value
-            for name, value in record.items()
-        }
-        for record in reply["Records"]
-    ]
-    return cbor({**reply, "Records": wire}, until_break=until_break)
-
-
-def by_python(body: bytes, content_type: str = JSON) -> tuple[GetRecordsReply, ArrowPage]:
+def by_python(body: bytes) -> tuple[GetRecordsReply, ArrowPage]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(native, "decoder", None)
-        reply = decode_reply(body, content_type, stream="orders", shard_id="shard-1")
-        return reply, FORM.decode(body, content_type)
+        reply = decode_reply(body, stream="orders", shard_id="shard-1")
+        return reply, FORM.decode(body)
 
 
-def taken(body: bytes, content_type: str = JSON) -> GetRecordsReply:
+def taken(body: bytes) -> GetRecordsReply:
     """Decode natively, and make sure that Python gives the same."""
-    is_cbor = content_type == CBOR
-    assert native.decoder.records(body, is_cbor, Record, "orders", "shard-1") is not None
-    assert native.decoder.columns(body, is_cbor) is not None
-    reply = decode_reply(body, content_type, stream="orders", shard_id="shard-1")
-    page = FORM.decode(body, content_type)
-    expected_reply, expected_page = by_python(body, content_type)
+    assert native.decoder.records(body, Record, "orders", "shard-1") is not None
+    assert native.decoder.columns(body) is not None
+    reply = decode_reply(body, stream="orders", shard_id="shard-1")
+    page = FORM.decode(body)
+    expected_reply, expected_page = by_python(body)
     assert reply == expected_reply
     assert reply.size_bytes == expected_reply.size_bytes
     assert page == expected_page
@@ -152,10 +138,9 @@ def taken(body: bytes, content_type: str = JSON) -> GetRecordsReply:
     return reply
 
 
-def is_refused(body: bytes, content_type: str = JSON) -> bool:
-    is_cbor = content_type == CBOR
-    refused = native.decoder.records(body, is_cbor, Record, "orders", "shard-1") is None
-    assert (native.decoder.columns(body, is_cbor) is None) is refused
+def is_refused(body: bytes) -> bool:
+    refused = native.decoder.records(body, Record, "orders", "shard-1") is None
+    assert (native.decoder.columns(body) is None) is refused
     return refused
 
 
@@ -172,28 +157,12 @@ def test_any_reply_in_json_gives_what_python_gives(
     assert [record.data for record in taken(body).records] == [record["Data"] for record in reply["Records"]]
 
 
-@given(reply=replies(), until_break=st.booleans(), has_text=st.booleans())
-def test_any_reply_in_cbor_gives_what_python_gives(
-    reply: dict[str, Any], *, until_break: bool, has_text: bool
-) -> None:
-    body = as_cbor(reply, until_break=until_break, has_text=has_text)
-
-    found = taken(body, CBOR).records
-
-    assert [record.data for record in found] == [record["Data"] for record in reply["Records"]]
-    for record, wire in zip(found, reply["Records"], strict=True):
-        at = wire.get("ApproximateArrivalTimestamp")
-        assert record.arrival_timestamp == (None if at is None else at / 1000)
-
-
 @pytest.mark.usefixtures("base64_by")
-@pytest.mark.parametrize("encode", [as_json, as_cbor])
-def test_records_of_all_sizes(encode: Any) -> None:
+def test_records_of_all_sizes() -> None:
     wire = [wire_record(size, bytes(at % 256 for at in range(size))) for size in range(200)]
     wire += [wire_record(500, bytes(1_500_000)), wire_record(501, b"")]
-    content_type = JSON if encode is as_json else CBOR
 
-    assert len(taken(encode(wire_reply(wire)), content_type).records) == 202
+    assert len(taken(as_json(wire_reply(wire))).records) == 202
 
 
 @pytest.mark.usefixtures("base64_by")
@@ -245,8 +214,7 @@ def test_members_after_the_records_are_kept() -> None:
     }
     reply = wire_reply([wire_record(1, b"x")], NextShardIterator=None, ChildShards=[child])
 
-    for body, content_type in ((as_json(reply), JSON), (as_cbor(reply), CBOR)):
-        assert taken(body, content_type).child_shards[0].shard_id == "shard-2"
+    assert taken(as_json(reply)).child_shards[0].shard_id == "shard-2"
 
 
 @pytest.mark.parametrize(
@@ -311,6 +279,9 @@ def test_an_arrival_that_may_not_be_exact_is_refused(arrival: str) -> None:
         b'{"Records":[{"Data":"eA==","SequenceNumber":"\\u12"}]}',
         b'{"Records":[{"Data":"eA==","SequenceNumber":"\x01"}]}',
         b'{"Records":[{"Data":"eA==","SequenceNumber":1}]}',
+        b'{"Records":[{"Data":"eA==","SequenceNumber":"1x"}]}',
+        b'{"Records":[{"Data":"eA==","SequenceNumber":"7"},{"Data":"eA==","SequenceNumber":"7"}]}',
+        b'{"Records":[{"Data":"eA==","SequenceNumber":"10"},{"Data":"eA==","SequenceNumber":"9"}]}',
         b'{"New":' + b"[" * 100 + b"]" * 100 + b',"Records":[]}',
     ],
 )
@@ -318,31 +289,22 @@ def test_what_is_no_reply_is_refused(body: bytes) -> None:
     assert is_refused(body)
 
 
-@pytest.mark.parametrize("value", [b"\xe1", b"\xf8\x20", b"\xfc", b"\xff", b"\x1f"])
-def test_an_unknown_member_whose_value_is_none_of_cbor_is_refused(value: bytes) -> None:
-    record = cbor({"Data": b"x", "SequenceNumber": "1", "New": 0})
-    assert record.endswith(b"\x00")
-
-    assert is_refused(b"\xa1" + cbor("Records") + b"\x81" + record[:-1] + value, CBOR)
-
-
 def test_every_beginning_of_a_reply_is_refused() -> None:
     reply = wire_reply([wire_record(1, b"data"), wire_record(2, b"more")])
-    for body, content_type in (
-        (as_json(reply), JSON),
-        (as_cbor(reply), CBOR),
-        (as_cbor(reply, until_break=True), CBOR),
-    ):
-        records_end = body.rindex(b"NextShardIterator") - 1 - (content_type == JSON) * 2
-        for length in range(records_end):
-            assert is_refused(body[:length], content_type)
-        taken(body, content_type)
+    body = as_json(reply)
+    for length in range(len(body)):
+        assert is_refused(body[:length])
+    taken(body)
 
 
-def test_records_named_twice_are_pythons_to_judge() -> None:
-    record = {"Data": "eA==", "SequenceNumber": "1"}
-    body = b'{"Records":[],"Records":' + json.dumps([record]).encode() + b"}"
+@pytest.mark.parametrize("second", ["Records", "Record\\u0073"])
+@pytest.mark.parametrize("lists", [("[]", "[{}]"), ("[{}]", "[]")])
+def test_records_named_twice_are_pythons_to_judge(second: str, lists: tuple[str, str]) -> None:
+    record = json.dumps({"Data": "eA==", "SequenceNumber": "1"})
+    first, last = (each.replace("{}", record) for each in lists)
+    body = f'{{"Records":{first},"{second}":{last}}}'.encode()
 
+    assert is_refused(body)
     assert decode_reply(body) == by_python(body)[0].placed("", "")
 
 
@@ -374,7 +336,7 @@ def test_other_threads_run_while_a_large_reply_is_decoded() -> None:
 
     def runs_meanwhile() -> bool:
         before = ran
-        native.decoder.columns(body, False)
+        native.decoder.columns(body)
         return ran > before
 
     interval = sys.getswitchinterval()
@@ -397,10 +359,9 @@ def test_nothing_is_kept_of_replies() -> None:
     good = wire_reply([wire_record(number, bytes(3_000), PartitionKey='"é') for number in range(100)])
     late = wire_reply([*good["Records"], wire_record(1, b"", Data="AAA!")])
     bodies = [
-        (as_json(good), False),
-        (as_cbor(good), True),
-        (as_json(late), False),
-        (as_json(good)[:-500], False),
+        as_json(good),
+        as_json(late),
+        as_json(good)[:-500],
     ]
 
     def refuse(*_: object) -> None:
@@ -408,23 +369,23 @@ def test_nothing_is_kept_of_replies() -> None:
 
     def decode(times: int) -> None:
         for _ in range(times):
-            for body, is_cbor in bodies:
-                native.decoder.records(body, is_cbor, Record, "s", "x")
-                native.decoder.columns(body, is_cbor)
+            for body in bodies:
+                native.decoder.records(body, Record, "s", "x")
+                native.decoder.columns(body)
             with pytest.raises(RuntimeError):
-                native.decoder.records(bodies[0][0], False, refuse, "s", "x")
+                native.decoder.records(bodies[0], refuse, "s", "x")
 
     decode(20)
     gc.collect()
     stream = "a stream"
-    references = [sys.getrefcount(kept) for kept in (None, Record, True, bodies[0][0])]
+    references = [sys.getrefcount(kept) for kept in (None, Record, True, bodies[0])]
     before = _resident_bytes()
     decode(200)
-    native.decoder.records(bodies[0][0], False, Record, stream, stream)
+    native.decoder.records(bodies[0], Record, stream, stream)
     gc.collect()
 
     assert _resident_bytes() - before < 200 * 100 * 3_000 // 10
-    after = [sys.getrefcount(kept) for kept in (None, Record, True, bodies[0][0])]
+    after = [sys.getrefcount(kept) for kept in (None, Record, True, bodies[0])]
     assert all(
         abs(now - then) < 50 or min(now, then) > _IMMORTAL
         for now, then in zip(after, references, strict=True)
@@ -442,16 +403,17 @@ def _fail_each_allocation(count: int) -> None:
     """In a process of its own: an allocation fails in whichever thread makes it."""
     fails = importlib.import_module("_testcapi")
 
-    record = {"Data": base64.b64encode(b"x" * 1_000).decode(), "SequenceNumber": "7", "PartitionKey": "\n"}
-    body = as_json({"Records": [{**record, "EncryptionType": "KMS"}, record] * count})
+    record = {"Data": base64.b64encode(b"x" * 1_000).decode(), "PartitionKey": "\n"}
+    kinds = [{**record, "EncryptionType": "KMS"}, record] * count
+    body = as_json({"Records": [{**each, "SequenceNumber": str(at)} for at, each in enumerate(kinds)]})
     stream = "a stream"
 
     def decode(*, fail_at: int, columns: bool) -> bool:
         fails.set_nomemory(fail_at, fail_at + 1)
         try:
             if columns:
-                return native.decoder.columns(body, False) is not None
-            return native.decoder.records(body, False, Record, stream, stream) is not None
+                return native.decoder.columns(body) is not None
+            return native.decoder.records(body, Record, stream, stream) is not None
         except MemoryError:
             return False
         finally:

@@ -6,13 +6,11 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from kinesis_spout.kinesis.calls import CBOR
 from kinesis_spout.kinesis.read.arrow import ArrowForm
 from kinesis_spout.kinesis.read.page import decode_reply, page_of, reply_from_botocore
 from kinesis_spout.model.columns import SCHEMA
 from kinesis_spout.model.errors import Unavailable
 from shard_state import Shard
-from tests.support.kinesis.cbor_writer import Milliseconds, cbor
 
 pytestmark = pytest.mark.usefixtures("each_decoder")
 
@@ -96,29 +94,26 @@ def test_children_may_be_null() -> None:
         _body(_wire())[:-30],
         b'{"Records":null}',
         _body(_wire()).replace(b"key", b"ke\xff"),
+        _body(_wire(), _wire()),
+        _body(_wire(SequenceNumber="10"), _wire(SequenceNumber="9")),
+        *(_body(_wire(SequenceNumber=number)) for number in ("abc", "", "-1", "\u0663", "9" * 129)),
+        *(_body(_wire(ApproximateArrivalTimestamp=at)) for at in (-1, 1e300, 253_402_300_800)),
+        _body(
+            ChildShards=[
+                {
+                    "ShardId": "s",
+                    "ParentShards": [],
+                    "HashKeyRange": {"StartingHashKey": "x", "EndingHashKey": "1"},
+                }
+            ]
+        ),
+        _body(New=0).replace(b"0", b"[" * 100_000 + b"]" * 100_000),
     ],
 )
 def test_a_body_that_is_no_reply_is_never_the_end_of_a_shard(body: bytes) -> None:
-    with pytest.raises(Unavailable, match="GetRecords"):
-        decode_reply(body)
-
-
-@pytest.mark.parametrize(
-    "body", [b"", b"\xa0", b"\x80", b"\xa1\x67Records\x81\xa0", b"\xa1\x67Records\x80\x00", b"{}"]
-)
-def test_a_body_that_is_no_reply_in_cbor_is_refused(body: bytes) -> None:
-    with pytest.raises(Unavailable, match="GetRecords"):
-        decode_reply(body, CBOR)
-
-
-def test_a_time_in_cbor_is_milliseconds_as_a_whole_number_and_else_seconds() -> None:
-    def arrival(time: Any) -> float | None:
-        wire = {"Data": b"x", "SequenceNumber": NUMBER, "ApproximateArrivalTimestamp": time}
-        return decode_reply(cbor({"Records": [wire]}), CBOR).records[0].arrival_timestamp
-
-    assert arrival(Milliseconds(1_795_260_005_277)) == 1_795_260_005.277
-    assert arrival(1_795_260_005_277) == 1_795_260_005.277
-    assert arrival(1_795_260_005.277) == 1_795_260_005.277
+    for decode in (decode_reply, ArrowForm(stream="s", shard_id="x").decode):
+        with pytest.raises(Unavailable, match="GetRecords"):
+            decode(body)
 
 
 def test_a_reply_that_botocore_parsed_is_converted() -> None:
@@ -138,7 +133,7 @@ def test_what_botocore_could_not_parse_is_never_the_end_of_a_shard() -> None:
 
 
 def test_columns_have_the_schemas_names_and_types() -> None:
-    batch = _decoded(_body(_wire(b"one"), _wire(b"two")))
+    batch = _decoded(_body(_wire(b"one", SequenceNumber="1"), _wire(b"two")))
 
     assert batch.schema.equals(SCHEMA)
     assert batch.to_pylist()[1] == {

@@ -30,10 +30,15 @@ class Server(socketserver.ThreadingTCPServer):
         """The next ones; good ones, when there are no more."""
         self.requests: list[tuple[str, dict[str, str], bytes]] = []
         self.connections = 0
+        self.talking: list[Connection] = []
         self.answer_to: Callable[[dict[str, str]], bytes] = lambda _headers: answer_of(EMPTY)
         """Answers a request with these headers, when no other answer is prepared."""
         self.ends: End | None = None
         """What each connection does after an answer, without a word about it."""
+
+    def say(self, what: bytes) -> None:
+        """Send something that nobody asked for over the newest connection."""
+        self.talking[-1].wfile.write(what)
 
     @property
     def url(self) -> str:
@@ -45,6 +50,7 @@ class Connection(socketserver.StreamRequestHandler):
         server = self.server
         assert isinstance(server, Server)
         server.connections += 1
+        server.talking.append(self)
         is_half_closed = False
         while line := self.rfile.readline():
             headers = {}

@@ -99,6 +99,39 @@ def test_connections_that_the_server_closes_between_calls_put_nothing_twice(
     assert len(server.requests) == 50
 
 
+@pytest.mark.parametrize("is_begun", [False, True])
+@pytest.mark.parametrize("surplus", [answer_of(b'{"Records":5}'), answer_of(b"idle", "408 Request Timeout")])
+def test_an_answer_that_nobody_asked_for_is_given_to_no_call(
+    server: Server, client: Any, surplus: bytes, *, is_begun: bool
+) -> None:
+    for _ in range(3):
+        assert read(client) == EMPTY
+        server.say(surplus)
+        wait_for_the_end(client)
+        if is_begun:
+            assert client.get_records.begin(**ARGUMENTS) is None
+
+    assert read(client) == EMPTY
+    assert len(server.requests) == 4
+
+
+def test_the_polling_thread_closes_a_connection_over_which_something_comes_that_nobody_asked_for(
+    server: Server, client: Any
+) -> None:
+    read(client)
+    answers: list[Any] = []
+
+    def fetch() -> Steps[None]:
+        answers.append((yield GetRecordsCall(client, ARGUMENTS)))
+
+    with Prefetcher() as prefetcher:
+        prefetcher.submit(fetch, 0.0)
+        wait_until(lambda: bool(answers), "an answer")
+        (connection,) = client.get_records._operation._routes[""].connections._idle
+        server.say(answer_of(EMPTY))
+        wait_until(lambda: connection.fileno() == -1, "the connection to be closed", every_seconds=0.001)
+
+
 def wait_for_the_end(client: Any) -> None:
     """Wait until the server's end of its connections has come: what follows is no race."""
     kept = client.put_records._operation._routes[""].connections

@@ -26,6 +26,7 @@ class TlsServer:
         self.context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         self.context.load_cert_chain(self.chain)
         self.listener = socket.create_server(("127.0.0.1", 0))
+        self.answer = answer_of(EMPTY)
         self.resumed: list[bool | None] = []
         self.certificates: list[Any] = []
         self._is_closing = False
@@ -50,7 +51,7 @@ class TlsServer:
                     self.resumed.append(connection.session_reused)
                     self.certificates.append(connection.getpeercert())
                     while connection.recv(65_536):
-                        connection.sendall(answer_of(EMPTY))
+                        connection.sendall(self.answer)
             except OSError:
                 return  # whoever does not trust it hangs up
 
@@ -116,6 +117,20 @@ def test_an_own_certificate_is_shown_to_a_server_that_asks_for_one(server: TlsSe
 
     assert len(server.certificates) == 1
     assert server.certificates[0]
+
+
+def test_what_came_with_the_end_of_an_answer_is_seen_before_the_next_call(server: TlsServer) -> None:
+    long = b"x" * 20_000
+    server.answer = answer_of(long) + answer_of(EMPTY)
+    kept = connections(server, str(server.chain))
+    connection = kept.open()
+    connection.begin(b"request", 5.0)
+    reply: Any = connection.advance()
+    kept.give_back(connection)
+
+    assert reply.body == long
+    assert kept.kept() is None
+    kept.close()
 
 
 def test_a_client_that_nobody_closes_leaves_no_socket_open(server: TlsServer) -> None:
