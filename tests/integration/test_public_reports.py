@@ -94,6 +94,22 @@ def test_a_shard_that_was_closed_before_the_first_start_is_read_first(
         assert reading.until_got(10) == names(range(10))
 
 
+def test_a_closed_shard_is_not_asked_for_what_follows_its_last_number(
+    unkind: UnkindEndpoint, settings: dict[str, Any]
+) -> None:
+    stream = unkind.create_stream()
+    unkind.put(stream, *names(range(3)))
+    with Reading(settings, stream) as reading:
+        reading.until_got(3)
+    split(unkind, stream)
+    unkind.put(stream, b"3")
+    unkind.reset()
+    with Reading(settings, stream) as reading:
+        assert reading.until_got(1) == [b"3"]
+    asked = [each["request"] for each in unkind.seen("GetShardIterator")]
+    assert {each["ShardIteratorType"] for each in asked if each["ShardId"] == FIRST} == {"AT_SEQUENCE_NUMBER"}
+
+
 def test_latest_is_read_although_this_machines_clock_is_ahead_of_the_service(
     unkind: UnkindEndpoint, settings: dict[str, Any]
 ) -> None:
