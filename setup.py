@@ -3,7 +3,7 @@
 ``NATIVE_DECODER`` in the environment chooses what is built:
 
 ============ =====================================================================================
-not set      the native module, where there is a C compiler; without one Python does its work
+not set      the native module, where there is a C compiler and Python has a lock; else Python does its work
 ``required`` the native module, or the build fails
 ``none``     no native module: a wheel for every platform (``py3-none-any``)
 ============ =====================================================================================
@@ -13,6 +13,7 @@ import gzip
 import json
 import os
 import re
+import sysconfig
 import tarfile
 import tomllib
 from pathlib import Path
@@ -162,6 +163,8 @@ decoder = os.environ.get("NATIVE_DECODER", "")
 if decoder not in DECODERS:
     message = f"expected NATIVE_DECODER to be required or none, or not set, got {decoder!r}"
     raise SystemExit(message)
+if not decoder and sysconfig.get_config_var("Py_GIL_DISABLED"):
+    decoder = "none"  # Python without its lock has no limited API
 native_decoder = Extension(
     "kinesis_spout.kinesis._native",
     ["kinesis_spout/kinesis/_native.c", "kinesis_spout/kinesis/_packing.c"],

@@ -8,7 +8,7 @@ typed structs, base64 included.
 from bisect import bisect_left
 from collections.abc import Sequence
 from functools import cached_property
-from typing import Final, Self
+from typing import Annotated, Final, Self
 
 import msgspec
 
@@ -20,6 +20,10 @@ from shard_state import Position, SequenceNumber, Shard
 
 Body = bytes | bytearray | memoryview
 """Of a reply. What is decoded from it shares no memory with it."""
+
+
+Millis = Annotated[int, msgspec.Meta(le=10**12)]
+"""30 years, far more than any retention: a time before it can be computed."""
 
 
 class HashKeyRange(msgspec.Struct, frozen=True, rename="pascal"):
@@ -52,7 +56,7 @@ class GetRecordsReply(msgspec.Struct, rename="pascal", dict=True):
     records: list[Record]
     next_shard_iterator: str | None = None
     """None: the shard is closed, and this is its last reply, which ``ReplyGetter`` verifies."""
-    millis_behind_latest: int | None = None
+    millis_behind_latest: Millis | None = None
     announced: list[ChildShard] | None = msgspec.field(default=None, name="ChildShards")
 
     @cached_property

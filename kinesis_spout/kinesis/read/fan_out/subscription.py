@@ -28,7 +28,7 @@ from botocore.exceptions import ClientError
 
 from kinesis_spout.kinesis import native
 from kinesis_spout.kinesis.calls import translate
-from kinesis_spout.kinesis.read.page import ChildShard, GetRecordsReply, check_children, check_records
+from kinesis_spout.kinesis.read.page import ChildShard, GetRecordsReply, Millis, check_children, check_records
 from kinesis_spout.model.errors import KinesisSpoutError, Unavailable
 from kinesis_spout.model.record import Record
 from shard_state import Position, SequenceNumber
@@ -45,7 +45,7 @@ class ShardEvent(msgspec.Struct, rename="pascal"):
     records: list[Record]
     continuation_sequence_number: Annotated[str, msgspec.Meta(pattern="^[0-9]+$")] | None = None
     """Where to continue after this event, even if it has no records; None at the end of the shard."""
-    millis_behind_latest: int | None = None
+    millis_behind_latest: Millis | None = None
     child_shards: list[ChildShard] | None = None
 
     @property

@@ -107,6 +107,7 @@ def test_children_may_be_null() -> None:
                 }
             ]
         ),
+        _body(MillisBehindLatest=10**13),
         _body(New=0).replace(b"0", b"[" * 100_000 + b"]" * 100_000),
     ],
 )
