@@ -13,8 +13,9 @@ import logging
 import re
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from email.utils import parsedate_to_datetime
+from types import SimpleNamespace
 from typing import Any, Final
 from xml.etree import ElementTree as ET
 
@@ -30,8 +31,10 @@ REST_SECONDS: Final = 5.0
 _FIRST_ERROR: Final = 300
 _LEAST_SKEW_SECONDS: Final = 240
 """AWS accepts 300 s, and 900 s with some services."""
-_TOO_EARLY_OR_LATE: Final = frozenset({"RequestExpired", "RequestTimeTooSkewed", "RequestInTheFuture"})
-_OF_TIME: Final = ("Signature expired", "Signature not yet current")
+_OF_TIME: Final = frozenset({"RequestExpired", "RequestTimeTooSkewed", "RequestInTheFuture"})
+_SAID_OF_TIME: Final = ("Signature expired", "Signature not yet current")
+_MOST_TRIES: Final = 3
+"""Of one call, whatever its answers say."""
 _VARIABLES: Final = {
     "access_key": "AWS_ACCESS_KEY_ID",
     "secret_key": "AWS_SECRET_ACCESS_KEY",
@@ -39,7 +42,8 @@ _VARIABLES: Final = {
 }
 _SIGNER: Final = "kinesis_spout_signer"
 _SIGNED: Final = "kinesis_spout_signed"
-"""Keys of a request's context: what signs it, and the access key and token that signed it."""
+_TRIES: Final = "kinesis_spout_tries"
+"""Keys of a call's context: what signs it, the access key and token that signed it, the answers so far."""
 
 _log = logging.getLogger(__name__)
 
@@ -100,21 +104,20 @@ class RenewedCredentials:
     def renewed_after(self, refused: tuple[str, str | None]) -> bool:
         """Whether there are other keys than the access key and token that AWS refused; may look them up anew."""
         with self._lock:
-            if self._frozen is not None and refused != (self._frozen.access_key, self._frozen.token):
-                return True  # another thread renewed them
             before = self._frozen
+            if before is not None and refused != (before.access_key, before.token or None):
+                return True  # another thread renewed them
             if self._monotonic() >= self._rests_until:
                 self._found = None
                 self._renew()
             return self._frozen != before
 
-    def refusal(self, said: str) -> str:
+    def refusal(self) -> str:
         """Say of keys that were accepted before why there are no others."""
-        source = self.method or "the last look-up"
         why = "" if self._failure is None else f"; looking them up fails: {_said(self._failure)}"
         return (
-            f"{said}; AWS accepted the credentials ({source}) before, and they are looked up again at most every "
-            f"{REST_SECONDS:g} s{why}. If this continues, renew them where they come from"
+            f"AWS accepted the credentials ({self.method or 'the last ones'}) before, and they are looked up "
+            f"again at most every {REST_SECONDS:g} s{why}. If this continues, renew them where they come from"
         )
 
     def get_deferred_property(self, name: str) -> Callable[[], Any]:
@@ -164,15 +167,20 @@ class Signing:
 
     def serve(self, session: Any) -> None:
         """Have all clients that a session makes from now on sign with these credentials, by this clock."""
-        session.register_component("credential_provider", _Provider(self.credentials))
+        provider = SimpleNamespace(load_credentials=lambda: self.credentials)
+        session.register_component("credential_provider", provider)
         session.register("needs-retry.kinesis", self._judge)
-        _sign_by(self, session)
+        self._sign_by(session)
 
     def serve_sources(self, session: Any) -> None:
         """Have the clients of a session that finds credentials sign by the same clock."""
-        session.register("needs-retry", self._judge_time)
+        session.register("needs-retry", self._judge)
         session.register("before-parse.sts", _refuse_unreadable)
-        _sign_by(self, session)
+        self._sign_by(session)
+
+    def _sign_by(self, session: Any) -> None:
+        session.register("before-sign", _note_signer)
+        session.register("request-created", self.sign)  # after botocore's: that of a longer name comes first
 
     def sign(self, *, request: Any, **_event: object) -> None:
         """Note who signed a request of botocore's, and sign it again if this machine's clock is wrong."""
@@ -187,67 +195,60 @@ class Signing:
             del request.headers[name]
             request.headers[name] = value
 
-    def goes_again(self, response: Any, operation: str, context: Mapping[str, Any]) -> bool:
-        """Whether a call of Kinesis is made again at once: its clock is known now, or there are other keys.
+    def goes_again(self, response: Any, operation: Any, context: dict[str, Any]) -> bool:
+        """Whether a call is made again at once: the clock is known now, or there are other keys.
 
         Raises:
             SignatureRefused: no; but it may be accepted later.
         """
-        code, said = _error_in(response)
-        if _is_of_time(code, said):
-            return self._learns_time(response, operation)
-        if code not in SIGNATURE_REFUSED:
+        error = response[1].get("Error", {})
+        code, said = str(error.get("Code", "")), str(error.get("Message", "")).rstrip(".")
+        context[_TRIES] = context.get(_TRIES, 0) + 1
+        if code in _OF_TIME or (code in SIGNATURE_REFUSED and said.startswith(_SAID_OF_TIME)):
+            if context[_TRIES] <= _MOST_TRIES and self._learns_time(
+                text(response[0].headers.get("Date", ""))
+            ):
+                return True
+            now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+            why = f"this machine's clock says {now}: set it, by NTP for example"
+        elif operation.service_model.service_name != "kinesis":
+            return False  # its keys are not these
+        elif code not in SIGNATURE_REFUSED:
             self.credentials.were_accepted |= not code
             return False
-        if self.credentials.renewed_after(context.get(_SIGNED, ("", None))):
+        elif context[_TRIES] <= _MOST_TRIES and self.credentials.renewed_after(
+            context.get(_SIGNED, ("", None))
+        ):
             return True
-        if self.credentials.were_accepted:
-            raise SignatureRefused(
-                self.credentials.refusal(f"{operation} failed: {code}: {said.rstrip('.')}")
-            )
-        return False
+        elif not self.credentials.were_accepted:
+            return False
+        else:
+            why = self.credentials.refusal()
+        raise SignatureRefused(f"{operation.name} failed: {code}: {said}; {why}")
 
     def _judge(self, *, response: Any, operation: Any, request_dict: Any, **_event: object) -> int | None:
-        goes_again = response is not None and self.goes_again(
-            response, operation.name, request_dict["context"]
-        )
-        return 0 if goes_again else None
+        is_again = response is not None and self.goes_again(response, operation, request_dict["context"])
+        return 0 if is_again else None
 
-    def _judge_time(self, *, response: Any, operation: Any, **_event: object) -> int | None:
-        is_of_time = response is not None and _is_of_time(*_error_in(response))
-        return 0 if is_of_time and self._learns_time(response, operation.name) else None
-
-    def _learns_time(self, response: Any, operation: str) -> bool:
+    def _learns_time(self, date: str) -> bool:
         before = self.skew_seconds
         try:
-            ahead = parsedate_to_datetime(text(response[0].headers.get("Date", ""))).timestamp() - time.time()
+            ahead = parsedate_to_datetime(date).timestamp() - time.time()
         except (ValueError, OverflowError):
             ahead = before
-        if abs(ahead - before) >= _LEAST_SKEW_SECONDS:
-            self.skew_seconds = round(ahead) if abs(ahead) >= _LEAST_SKEW_SECONDS else 0
-            _tell_of_clock(self.skew_seconds)
-            return True
-        self.skew_seconds = 0  # if there was one, it did not help
-        code, said = _error_in(response)
-        raise SignatureRefused(
-            f"{operation} failed: {code}: {said.rstrip('.')}; this machine's clock says "
-            f"{time.strftime('%Y-%m-%dT%H:%M:%SZ', time.gmtime())}: set it, by NTP for example"
-        )
-
-
-class _Provider:
-    """What botocore asks for credentials."""
-
-    def __init__(self, credentials: RenewedCredentials) -> None:
-        self._credentials = credentials
-
-    def load_credentials(self) -> RenewedCredentials:
-        return self._credentials
-
-
-def _sign_by(signing: Signing, session: Any) -> None:
-    session.register("before-sign", _note_signer)
-    session.register("request-created", signing.sign)  # after botocore's: that of a longer name comes first
+        is_new = abs(ahead - before) >= _LEAST_SKEW_SECONDS
+        # One that is not new did not help.
+        self.skew_seconds = round(ahead) if is_new and abs(ahead) >= _LEAST_SKEW_SECONDS else 0
+        if self.skew_seconds:
+            _log.warning(
+                "This machine's clock is %d s %s the service's: calls are signed by the service's; set this "
+                "machine's clock, by NTP for example",
+                abs(ahead),
+                "behind" if ahead > 0 else "ahead of",
+            )
+        elif before:
+            _log.warning("Calls are signed by this machine's clock again")
+        return is_new
 
 
 def _note_signer(*, request: Any, request_signer: Any, **_event: object) -> None:
@@ -263,27 +264,6 @@ def _refuse_unreadable(*, response_dict: dict[str, Any], **_event: object) -> No
             raise CredentialRetrievalError(
                 provider="sts", error_msg=f"the answer is no XML: {error}"
             ) from None
-
-
-def _tell_of_clock(ahead: int) -> None:
-    if not ahead:
-        _log.warning("This machine's clock agrees with the service's again")
-        return
-    _log.warning(
-        "This machine's clock is %d s %s the service's: calls are signed by the service's; set this machine's "
-        "clock, by NTP for example",
-        abs(ahead),
-        "behind" if ahead > 0 else "ahead of",
-    )
-
-
-def _error_in(response: Any) -> tuple[str, str]:
-    error = response[1].get("Error", {})
-    return str(error.get("Code", "")), str(error.get("Message", ""))
-
-
-def _is_of_time(code: str, said: str) -> bool:
-    return code in _TOO_EARLY_OR_LATE or (code in SIGNATURE_REFUSED and said.startswith(_OF_TIME))
 
 
 def _check(frozen: ReadOnlyCredentials, method: str) -> None:

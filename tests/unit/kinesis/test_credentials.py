@@ -208,7 +208,19 @@ def test_keys_that_were_accepted_and_are_refused_make_an_error_that_is_tried_aga
     client.close()
 
 
-@pytest.mark.parametrize("unfit", ["\n", " ", "é"])
+def test_keys_with_an_empty_token_that_are_refused_make_two_calls_at_most(
+    service: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in (("ACCESS_KEY_ID", "AKIATWO"), ("SECRET_ACCESS_KEY", SECRET), ("SESSION_TOKEN", "")):
+        monkeypatch.setenv(f"AWS_{name}", value)
+    client = client_of(service)
+    with pytest.raises(AccessDenied), translated("GetRecords"):
+        client.get_records(**READ)
+    client.close()
+    assert len(service.requests) <= 2
+
+
+@pytest.mark.parametrize("unfit", ["\n", "é"])
 @pytest.mark.parametrize("part", ["AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN"])
 @pytest.mark.parametrize("is_set", [False, True])
 def test_a_key_that_no_header_can_carry_is_named_at_once_and_shown_nowhere(

@@ -110,7 +110,7 @@ class PushedSubscriptions:
             request_signer.sign(model.name, unsigned)
             self._wire.signing.sign(request=unsigned)
             answer = self._answered(unsigned.prepare(), model)
-            if not self._wire.signing.goes_again(answer, model.name, unsigned.context):
+            if not self._wire.signing.goes_again(answer, model, unsigned.context):
                 return answer
 
     def _answered(self, request: AWSPreparedRequest, model: Any) -> tuple[AWSResponse, dict[str, Any]]:

@@ -6,7 +6,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from enum import Enum, auto
-from typing import TypeVar
+from typing import Any, TypeVar
 
 JSON = "application/x-amz-json-1.1"
 EMPTY = b'{"Records":[],"MillisBehindLatest":0}'
@@ -43,6 +43,9 @@ class Server(socketserver.ThreadingTCPServer):
     @property
     def url(self) -> str:
         return f"http://127.0.0.1:{self.server_address[1]}"
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """Say nothing of clients that hang up."""
 
 
 class Connection(socketserver.StreamRequestHandler):

@@ -1,5 +1,6 @@
 """Faults of connections, servers and clocks: no poll is lost, and nothing is put twice below its caller."""
 
+import itertools
 import os
 import random
 import re
@@ -264,7 +265,22 @@ def test_a_wrong_clock_is_corrected_by_the_services_and_told_once_until_it_is_ri
     assert len(told) == 2
     assert re.search(r"clock is (719|720|3600|3601) s (behind|ahead of) the service's", told[0])
     assert ("behind" in told[0]) == (ahead_seconds > 0)
-    assert "agrees with the service's again" in told[1]
+    assert "signed by this machine's clock again" in told[1]
+
+
+def test_dates_that_lie_make_no_call_without_end(server: Server, client: Any) -> None:
+    moments = itertools.count(1_000, 1_000)
+
+    def answer(_headers: dict[str, str]) -> bytes:
+        date = format_datetime(datetime.now(UTC) + timedelta(seconds=next(moments)), usegmt=True)
+        return answer_of(
+            b'{"__type":"RequestExpired","message":"no"}', "400 Bad Request", f"Date: {date}\r\n"
+        )
+
+    server.answer_to = answer
+    with pytest.raises(AccessDenied, match="this machine's clock says"), translated("x"):
+        client.list_shards(StreamName="s")
+    assert len(server.requests) <= 4
 
 
 def test_a_wrong_clock_that_cannot_be_corrected_is_named_and_the_call_may_be_repeated(
