@@ -135,6 +135,7 @@ def decode_in_python(body: Body) -> GetRecordsReply:
         reply = _decoder.decode(body)
         check_records(reply.records)
         check_children(reply.announced)
+        check_iterator(reply.next_shard_iterator or "")
     except Exception as error:
         raise Unavailable(
             f"expected a GetRecords reply, got {len(body)} bytes of something else: {type(error).__name__}: "
@@ -157,6 +158,12 @@ def check_records(records: Sequence[Record]) -> None:
         if number <= last:
             raise ValueError(f"expected a record after {last}, got {number}")
         last = number
+
+
+def check_iterator(iterator: str) -> None:
+    """Refuse what no request can hold, and each would fail that does. Raises ValueError."""
+    if not iterator.isascii():
+        raise ValueError(f"expected an iterator, got {iterator!a}")
 
 
 def check_children(children: Sequence[ChildShard] | None) -> None:

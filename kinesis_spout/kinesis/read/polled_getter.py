@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn
 from kinesis_spout.kinesis.calls import expected, stream_arguments, translated
 from kinesis_spout.kinesis.pace import Pace, Pacing
 from kinesis_spout.kinesis.read.continuity import Continuity
+from kinesis_spout.kinesis.read.page import check_iterator
 from kinesis_spout.kinesis.read.polling.steps import MAY_BLOCK, Pause, Steps
 from kinesis_spout.kinesis.read.read_settings import DEFAULT, ReadSettings
 from kinesis_spout.kinesis.read.reply_getter import (
@@ -209,6 +210,7 @@ class PollingShardGetter(ReplyGetter):
             with translated(call):
                 reply: Any = self._client.get_shard_iterator(**arguments)
                 iterator = expected(reply, "ShardIterator", call, str)
+                check_iterator(iterator)
         except DataLoss as error:
             refused = self._question.position_refused(start, error)
             if reaction_to(refused).action is Action.RETRY:

@@ -109,6 +109,7 @@ def test_children_may_be_null() -> None:
         ),
         _body(MillisBehindLatest=10**13),
         _body(New=0).replace(b"0", b"[" * 100_000 + b"]" * 100_000),
+        _body(NextShardIterator="\ud800"),
     ],
 )
 def test_a_body_that_is_no_reply_is_never_the_end_of_a_shard(body: bytes) -> None:
