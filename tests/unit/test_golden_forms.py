@@ -4,6 +4,7 @@ Golden files of checkpoints, assignments, members, marks, dead letters and windo
 """
 
 import json
+import pickle
 import shutil
 from pathlib import Path
 
@@ -22,6 +23,7 @@ from kinesis_spout.recipes.coalescing.line import Line, State
 from kinesis_spout.storm.state.files import StateFiles
 from kinesis_spout.storm.state.key_values import read_value
 from kinesis_spout.storm.state.manifest import PartitionPlace, StateManifest, StateUpdate
+from kinesis_spout.storm.state.result import Result, ResultKey
 from kinesis_spout.structured.offsets import QueryOffset, ReadRange, ShardOffset, StreamOffset
 from shard_state import Position, SequenceNumber
 
@@ -33,6 +35,9 @@ MANIFEST = (
     StateManifest(topology="counts", life="0f")
     .with_components({"count": 2})
     .with_updates([StateUpdate(component="count", index=1, files=(STATE_FILE,))], 1_730_000_000.5)
+)
+WITH_FAILED_RESULTS = MANIFEST.with_updates(
+    [StateUpdate(component="count", index=1, files=(STATE_FILE,), sent=(7, 8))], 1_730_000_001.5, {8, 9}
 )
 MARK = RedrivenMark(message_id="orders/shardId-000000000000/495903", died_at=1_730_000_000.5)
 LINES = {
@@ -77,10 +82,16 @@ def golden(name: str) -> bytes:
     return (GOLDEN / name).read_bytes().removesuffix(b"\n")
 
 
-def test_the_manifest_of_keyed_state() -> None:
-    stored = golden("state_manifest_v1.json")
-    assert StateManifest.decode(stored) == MANIFEST
-    assert MANIFEST.encode() == stored
+@pytest.mark.parametrize(("form", "manifest"), [("v1", MANIFEST), ("v1_failed_results", WITH_FAILED_RESULTS)])
+def test_the_manifest_of_keyed_state(form: str, manifest: StateManifest) -> None:
+    stored = golden(f"state_manifest_{form}.json")
+    assert StateManifest.decode(stored) == manifest
+    assert manifest.encode() == stored
+
+
+def test_a_result_of_a_bolt_with_state() -> None:
+    kept = {ResultKey(7): Result("default", ["a", 1], None, tries=2, not_before=9.5)}
+    assert pickle.loads(golden("result_v1.pickle")) == kept
 
 
 def test_a_file_of_keyed_state(tmp_path: Path) -> None:

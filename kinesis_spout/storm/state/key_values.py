@@ -11,7 +11,6 @@ kept is found where it was put.
 
 import pickle
 from collections.abc import Callable, Collection, Container, Iterator, Mapping
-from io import BytesIO
 from typing import Any, Final
 
 from kinesis_spout.model.errors import InvalidConfig, StateUnreadable
@@ -30,10 +29,6 @@ _PLAIN_VALUES: Final = _PLAIN | {float}
 _CAN_BE_READ: Final = _PLAIN_VALUES | {OpenWindows}
 """The types of values that can be unpickled if they can be pickled. What is in windows was unpickled when it came
 here: unpickling it again would cost as much as to pickle it."""
-
-
-_MOVED: Final = {"kinesis_spout.topology.components.open_windows": OpenWindows.__module__}
-"""The new names of modules, by the old names that are in stored values."""
 
 
 class UnfitValue(Exception):  # noqa: N818 - what was found; the runner says what follows
@@ -334,20 +329,12 @@ def _shown(key: Any, value: Any) -> str:
 def read_value(key: Any, pickled: bytes) -> Any:
     """Unpickle a stored value. StateUnreadable: its class is gone, or refuses."""
     try:
-        try:
-            return pickle.loads(pickled)  # noqa: S301 - written by the user's own bolt
-        except ModuleNotFoundError:
-            return _MovedNames(BytesIO(pickled)).load()
+        return pickle.loads(pickled)  # noqa: S301 - written by the user's own bolt
     except Exception as error:
         raise StateUnreadable(
             f"the value that is stored for the key {key!r} cannot be read: {type(error).__name__}: {error}. "
             "Values are pickled: deploy the classes that they are of, under the names that they had"
         ) from error
-
-
-class _MovedNames(pickle.Unpickler):
-    def find_class(self, module_name: str, global_name: str, /) -> Any:
-        return super().find_class(_MOVED.get(module_name, module_name), global_name)
 
 
 def _check_key(key: Any) -> None:
