@@ -18,6 +18,7 @@ from typing import Any, Final, cast
 
 from kinesis_spout.model.errors import InvalidConfig
 from kinesis_spout.model.handler import Reject
+from kinesis_spout.model.unfinished_work import refuse_unfinished
 from kinesis_spout.storm.components.bolt import Bolt, StatefulBolt
 from kinesis_spout.storm.components.given import (
     KeyValueState,
@@ -144,18 +145,22 @@ class WindowedBolt(StatefulBolt):
             time = windows.not_before(kept, time)
         row = (time, tup.fields, tuple(tup.values))
         if windows.is_late(kept, time):
-            self.late(tup)
+            refuse_unfinished(self.late(tup))  # type: ignore[func-returns-value]
             return
         due = windows.due(kept, row)
         if due:
             self._given = ()
-            self._results.of(lambda: [self.execute_window(key, window) for window in due])
+            self._results.of(lambda: self._execute(key, *due))
         windows.add(kept, row)
         kept.arrived = round(self._processing_time() * MICROSECONDS)
         if kept.rows:
             self._state.put(key, kept)
         else:
             self._state.delete(key)
+
+    def _execute(self, key: Any, *windows: Window) -> None:
+        for window in windows:
+            refuse_unfinished(self.execute_window(key, window))
 
     def _taken_over(self, kept: OpenWindows) -> OpenWindows:
         if not kept.are_taken_over:
@@ -193,7 +198,7 @@ class WindowedBolt(StatefulBolt):
             after = windows.closed(kept, mark)
 
             def close(window: Window = window, after: OpenWindows = after) -> None:
-                self.execute_window(key, window)
+                self._execute(key, window)
                 self._state.put(key, after)
 
             if not self._results.attempt(close):

@@ -200,7 +200,9 @@ class BoltTask:
         tick = Tuple((), TICK)
         try:
             if self.results is None:
-                self._call(tick)
+                returned: object = self._call(tick)
+                if returned is not None:
+                    refuse_unfinished(returned)
             else:
                 self.results.attempt(partial(self._call, tick))
         except BaseException as error:  # noqa: BLE001 - no tuple is at stake

@@ -31,7 +31,17 @@ from kinesis_spout.model.unfinished_work import (
 from kinesis_spout.producer.ticket import Ticket
 from kinesis_spout.spark import each_record
 from kinesis_spout.spark.tasks.handlers import ArrowHandler
-from kinesis_spout.storm import BasicBolt, BatchBolt, Bolt, Spout, TopologyBuilder, Tuple
+from kinesis_spout.storm import (
+    BasicBolt,
+    BatchBolt,
+    Bolt,
+    Seconds,
+    Spout,
+    TopologyBuilder,
+    Tuple,
+    Window,
+    WindowedBolt,
+)
 from kinesis_spout.testing import run
 
 
@@ -258,6 +268,40 @@ class TestDoors:
         builder.set_bolt("lazy", Lazy()).shuffle_grouping("records")
         (reason,) = builder.build().run_local([["a"]]).reasons
         assert "got a map, which works as its items are taken" in reason
+
+    @pytest.mark.parametrize("method", ["execute_window", "late"])
+    def test_a_tuple_whose_window_returns_what_is_not_done_fails(self, method: str) -> None:
+        class Lazy(WindowedBolt):
+            length = Seconds(1)
+
+            def time_of(self, tup: Tuple) -> float:
+                return float(tup[0])
+
+            def execute_window(self, key: Any, window: Window) -> object:  # type: ignore[override]
+                return map(self.emit, [key, window]) if method == "execute_window" else None
+
+            def late(self, tup: Tuple) -> object:  # type: ignore[override]
+                return map(print, [tup])
+
+        builder = TopologyBuilder()
+        builder.set_spout("records", KinesisSpout(stream="orders", app="billing"), fields=["time", "key"])
+        builder.set_bolt("lazy", Lazy()).fields_grouping("records", ["key"])
+        topology = builder.build("lazily", state="/nowhere")
+        (reason,) = topology.run_local([["1", "a"], ["3", "a"], ["1", "a"]][: 2 + (method == "late")]).reasons
+        assert "got a map, which works as its items are taken" in reason
+
+    def test_a_bolt_whose_tick_returns_what_is_not_done_reports_an_error(self) -> None:
+        class Lazy(Bolt):
+            tick_seconds = 0
+
+            def execute(self, tup: Tuple) -> object:  # type: ignore[override]
+                return map(print, ["on a tick"]) if tup.is_tick else self.collector.ack(tup)  # type: ignore[func-returns-value]
+
+        builder = TopologyBuilder()
+        builder.set_spout("records", KinesisSpout(stream="orders", app="billing"), fields=["word"])
+        builder.set_bolt("lazy", Lazy()).shuffle_grouping("records")
+        counts = builder.build().run_local([["a"]]).counts["lazy"]
+        assert "got a map, which works as its items are taken" in counts.last_error
 
 
 def test_a_record_whose_handler_returns_what_is_not_done_fails_at_once() -> None:
