@@ -10,7 +10,7 @@ from math import inf
 from typing import TYPE_CHECKING, Final
 
 from kinesis_spout.kinesis.calls import translate
-from kinesis_spout.kinesis.retry_policy import Jitter, RetryPolicy
+from kinesis_spout.kinesis.retry_policy import Jitter, RetryPolicy, Told
 from kinesis_spout.kinesis.write.hash_key_ranges import HashKeyRanges
 from kinesis_spout.kinesis.write.put_records import CallLimits, Entry, PutOrder
 from kinesis_spout.kinesis.write.record_putter import PutCalls, waiting_records
@@ -70,6 +70,8 @@ class Engine:
         self._tracing = tracing
         self._on_failure = on_failure
         self._clock = clock
+        self._told = Told(clock)
+        """Guarded by the lock."""
         # Each record has its own deadline.
         retry_policy = RetryPolicy(deadline_seconds=inf, clock=clock, jitter=jitter)
         self._calls = PutCalls(client, config.stream, retry_policy)
@@ -240,11 +242,14 @@ class Engine:
             failure = error if isinstance(error, KinesisSpoutError) else translate(error, work)
         else:
             with self._lock:
+                self._told = Told(self._clock)
                 self._outbox.answered(call, results)
             return
-        _log.warning("%s", failure)
         with self._lock:
+            is_news = self._told.is_news(failure)
             self._outbox.failed(call, failure)
+        if is_news:
+            _log.warning("%s", failure)
 
     def _put_traced(self, batch: "Sequence[Puttable]") -> "Sequence[Result]":
         assert self._tracing is not None, "asked before"
