@@ -120,8 +120,14 @@ class Checkpoint:
             InvalidCheckpoint: the start is LATEST, which must be resolved before it is stored (invariant 9);
                 or holes and attempts are not in order beyond the base.
         """
-        if self._encoded is not None and max_bytes == MAX_ENCODED_BYTES:
-            return self._encoded
+        if max_bytes != MAX_ENCODED_BYTES:
+            return self._written(max_bytes)
+        if self._encoded is None:
+            object.__setattr__(self, "_encoded", self._written(max_bytes))
+        assert self._encoded is not None
+        return self._encoded
+
+    def _written(self, max_bytes: int) -> bytes:
         if self.start.type is PositionType.LATEST:
             raise InvalidCheckpoint(
                 "expected a resolved start, got LATEST: resolved again after a restart, it would skip records; "
@@ -151,10 +157,7 @@ class Checkpoint:
                 document["origin"] = str(form.origin)
             document["unit"] = str(form.unit)
             document |= form.fields(max_bytes - len(sealed(document)))
-        encoded = sealed(document)
-        if max_bytes == MAX_ENCODED_BYTES:
-            object.__setattr__(self, "_encoded", encoded)
-        return encoded
+        return sealed(document)
 
     @classmethod
     def decode(cls, stored: bytes) -> "Checkpoint":
