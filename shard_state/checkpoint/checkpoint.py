@@ -30,7 +30,7 @@ know is ignored.
 
 import json
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from shard_state.checkpoint import hole_map
@@ -78,6 +78,8 @@ class Checkpoint:
     data_losses: int = 0
     epoch: int = 0
     app_instance: str = ""
+    _encoded: bytes | None = field(default=None, init=False, repr=False, compare=False)
+    """What ``encode`` gave."""
 
     @classmethod
     def beginning_at(
@@ -112,10 +114,20 @@ class Checkpoint:
     def encode(self, max_bytes: int = MAX_ENCODED_BYTES) -> bytes:
         """Give the stored form, at most ``max_bytes`` long: leaves out what is furthest from the base.
 
+        Of as many bytes as are stored it is written once.
+
         Raises:
             InvalidCheckpoint: the start is LATEST, which must be resolved before it is stored (invariant 9);
                 or holes and attempts are not in order beyond the base.
         """
+        if max_bytes != MAX_ENCODED_BYTES:
+            return self._written(max_bytes)
+        if self._encoded is None:
+            object.__setattr__(self, "_encoded", self._written(max_bytes))
+        assert self._encoded is not None
+        return self._encoded
+
+    def _written(self, max_bytes: int) -> bytes:
         if self.start.type is PositionType.LATEST:
             raise InvalidCheckpoint(
                 "expected a resolved start, got LATEST: resolved again after a restart, it would skip records; "

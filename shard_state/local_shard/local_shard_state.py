@@ -112,6 +112,8 @@ class LocalShardState:
         self.revision = 0
         """Grows with every change of what would be stored. Give it back to ``mark_committed`` with a copy."""
         self._committed_revision = 0
+        self._copy = -1, checkpoint
+        """The last copy, and its revision."""
         self.look_for_bound()
 
     # Reading
@@ -486,7 +488,17 @@ class LocalShardState:
         return self.revision != self._committed_revision
 
     def checkpoint(self, app_instance: str) -> Checkpoint:
-        """Take a copy of the progress, to be stored under the epoch of this ownership."""
+        """Take a copy of the progress, to be stored under the epoch of this ownership.
+
+        It is the same one, encoded once, until the revision grows: a commit that failed is made again.
+        """
+        revision, copy = self._copy
+        if revision != self.revision or copy.app_instance != app_instance:
+            copy = self._copied(app_instance)
+            self._copy = self.revision, copy
+        return copy
+
+    def _copied(self, app_instance: str) -> Checkpoint:
         stored, tracker = self._stored, self.tracker
         if self.phase in (ShardPhase.FINISHED, ShardPhase.OVER):
             return replace(

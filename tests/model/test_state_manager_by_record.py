@@ -5,6 +5,7 @@ has what else happens.
 """
 
 from collections.abc import Callable
+from itertools import takewhile
 
 from hypothesis import settings
 from hypothesis import strategies as st
@@ -21,6 +22,7 @@ from shard_state import (
     ShardPhase,
 )
 from shard_state.sequence_number import WHOLE
+from shard_state.tracker.run import Run
 from tests.model.shell_model import ShellModel
 from tests.model.stream_in_memory import StoredRecord, fate_of
 
@@ -114,6 +116,36 @@ class RecordShell(ShellModel):
                 return True
             assert emission.held or record.finished
         return False
+
+    @precondition(lambda self: self.manager.owned)
+    @rule(data=st.data())
+    def hand_out_a_run(self, data: st.DataObject) -> None:
+        """Hand out what may go together; each record is acked in the run, or stands alone and fails at once."""
+        shard_id = data.draw(st.sampled_from(sorted(self.manager.owned)))
+        state, room = self.manager.shard(shard_id), self.manager.run_room(shard_id, self.now)
+        assert state is not None
+        may_go = takewhile(
+            lambda each: not state.retries.blocks(each.key), self.ahead(shard_id)[: max(0, room)]
+        )
+        records = list(may_go)
+        if not records:
+            return
+        assert self.manager.breaker.pause is None, "a probe goes alone"
+        assert not any(state.tracker.was_finished(each.sequence) for each in records)
+        run = Run(len(records), lambda at: records[at].sequence)
+        self.manager.emit_run(shard_id, run)
+        self.reached[shard_id] = records[-1].sequence
+        for record in records:
+            assert state.tracker.attempts(record.sequence) <= 1
+            self.delivered(record, 1)
+        acked = sorted(data.draw(st.sets(st.sampled_from(range(len(records))))))
+        self.manager.ack_in_run(shard_id, run, acked)
+        for at in acked:
+            records[at].finished = True
+            del self.out[shard_id, records[at].sequence]
+        for at in run.open_records():
+            self.manager.single_out(shard_id, run, at)
+            self.fail_one(Delivery(shard_id, records[at].sequence, 1), rejected=False)
 
     def ahead(self, shard_id: str) -> list[StoredRecord]:
         reached = self.reached.get(shard_id, SHARD_START)
