@@ -23,8 +23,6 @@ from kinesis_spout.model.errors import KinesisSpoutError
 from kinesis_spout.model.logs import FailureKinds
 from kinesis_spout.settings import SpoutConfig
 from shard_state import (
-    OUTAGE_CAP_SECONDS,
-    BreakerRule,
     Capacity,
     Guarantee,
     Order,
@@ -39,6 +37,8 @@ RecordId = tuple[str, SequenceNumber]
 
 FIRST_REMINDER_SECONDS: Final = 60.0
 LONGEST_REMINDER_SECONDS: Final = 3600.0
+DEFAULT_SPARED_SECONDS: Final = 600.0
+
 _OVERHEAD_BYTES: Final = 500
 """The approximate size of a letter without its record's data."""
 
@@ -209,6 +209,12 @@ def _weight(letter: DeadLetter) -> int:
     return len(letter.data) + _OVERHEAD_BYTES
 
 
+def _max_spared_seconds(config: SpoutConfig) -> float:
+    if config.max_spared_seconds is not None:
+        return config.max_spared_seconds
+    return DEFAULT_SPARED_SECONDS if config.run_end is None else 0.0
+
+
 def _state_manager(
     config: SpoutConfig, order: Order, ports: Ports, message_timeout_seconds: float | None
 ) -> StateManager:
@@ -227,10 +233,6 @@ def _state_manager(
         capacity=Capacity(records=config.max_pending, holes=config.max_holes),
         limits=SliceLimits(records=config.max_records_per_slice),
         message_timeout_seconds=message_timeout_seconds,
-        breaker=BreakerRule(
-            failure_ratio=config.breaker_failure_ratio,
-            window=config.breaker_window,
-            probes=RetryPolicy(cap_seconds=OUTAGE_CAP_SECONDS, jitter=config.retry_jitter),
-        ),
+        max_spared_seconds=_max_spared_seconds(config),
         bounds=None if config.run_end is None else config.run_end.bounds(ports.clock.time()),
     )

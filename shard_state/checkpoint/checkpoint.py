@@ -8,6 +8,7 @@
     parents    the shards that this one came from; None if the writer did not know
     epoch      the ownership under which this was written
     app_instance   which start of which application wrote it
+    experience     what its deliveries came to lately (``shard_state.blame``), for whoever goes on
 
 The holes are only a saving: without them records are delivered again, none is lost. So two rules make them
 safe. On re-read, the first record after the base must not lie beyond the anchor, else holes and attempts are
@@ -30,6 +31,7 @@ import json
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
+from shard_state.blame import Experience
 from shard_state.checkpoint import hole_map
 from shard_state.checkpoint.hole_map import Attempts, Hole
 from shard_state.errors import InvalidCheckpoint
@@ -64,6 +66,7 @@ class Checkpoint:
     parents: tuple[str, ...] | None = None
     epoch: int = 0
     app_instance: str = ""
+    experience: Experience | None = None
 
     @classmethod
     def beginning_at(
@@ -116,6 +119,8 @@ class Checkpoint:
         }
         if self.parents is not None:
             document["parents"] = self.parents
+        if self.experience is not None:
+            document["experience"] = self.experience.as_numbers()
         if self.anchor is not None:
             document["anchor"] = str(self.anchor)
         if self.holes or self.attempts:
@@ -175,6 +180,7 @@ def next_ownership(stored: Checkpoint | None, fresh: Checkpoint) -> Checkpoint:
 
 def _decoded(document: dict[str, Any], holes: tuple[Hole, ...], attempts: tuple[Attempts, ...]) -> Checkpoint:
     anchor, parents = document.get("anchor"), document.get("parents")
+    numbers = document.get("experience")
     return Checkpoint(
         start=Position.from_document(document["start"]),
         base=SequenceNumber.parse(document["base"]),
@@ -184,6 +190,7 @@ def _decoded(document: dict[str, Any], holes: tuple[Hole, ...], attempts: tuple[
         parents=None if parents is None else texts(parents),
         epoch=whole_number(document["epoch"]),
         app_instance=text(document["app_instance"]),
+        experience=None if numbers is None else Experience.of_numbers(numbers),
     )
 
 

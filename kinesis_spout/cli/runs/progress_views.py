@@ -33,7 +33,7 @@ _REPEAT_SECONDS: Final = 60.0
 _CELL: Final = 24
 _APART: Final = 3
 _NAMED_OWNERS: Final = 4
-_STATES: Final = {"running": "green", "paused": "yellow", "failed": "red"}
+_STATES: Final = {"running": "green", "slowed": "yellow", "failed": "red"}
 
 
 class View(Protocol):
