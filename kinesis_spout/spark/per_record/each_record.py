@@ -32,17 +32,19 @@ that is trouble of the whole, which retries and dead letters of single records w
 import logging
 import random
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
 
 from kinesis_spout.consumer.consumer_state import DEFAULT_SPARED_SECONDS
-from kinesis_spout.consumer.trouble_reports import trouble_text
+from kinesis_spout.consumer.trouble_reports import most_frequent, trouble_text
 from kinesis_spout.kinesis import KinesisClientSettings
 from kinesis_spout.model.clock import Clock, SystemClock
+from kinesis_spout.model.dead_letter import DeadLetter
 from kinesis_spout.model.errors import InvalidConfig, KinesisSpoutError
+from kinesis_spout.model.logs import FailureKinds
 from kinesis_spout.model.record import Record
 from kinesis_spout.model.scheme import resolve
 from kinesis_spout.model.unfinished_work import refuse_generator_function
@@ -187,7 +189,7 @@ def each_record(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _EachRecord:
-    """The function for ``foreachBatch``. Picklable; keeps only ``blame`` between micro-batches."""
+    """The function for ``foreachBatch``. Picklable; keeps ``blame`` and ``failures`` between micro-batches."""
 
     deliver: DeliverRecords
     policy: RetryPolicy
@@ -195,6 +197,7 @@ class _EachRecord:
     dead_letters: OnDemandSink
     app: str
     blame: Blame
+    failures: FailureKinds = field(default_factory=FailureKinds)
     on_progress: Callable[[RecordOutcomes], None] | None
     clock: Clock
 
@@ -253,6 +256,16 @@ class _EachRecord:
                     "their dead letters "
                     'apart. Read with .option("extraColumns", "subSequenceNumber,explicitHashKey"), and keep both'
                 )
+        letters = self._settle(outcomes, batch_id, failed)
+        if letters:
+            self.dead_letters.write(letters)
+            _log.info("micro-batch %d: dead-lettered %d records", batch_id, len(letters))
+        return outcomes.delivered, len(letters)
+
+    def _settle(self, outcomes: Round, batch_id: int, failed: FailedRecords) -> list[DeadLetter]:
+        """Decide upon what failed, and say when the handler is at fault."""
+        for unfinished, _ in outcomes.failures:
+            self.failures.add(unfinished.raised)
         was_troubled, monotonic = self.blame.is_troubled, self.clock.monotonic()
         letters = failed.settle(
             outcomes.failures,
@@ -263,13 +276,11 @@ class _EachRecord:
         )
         trouble = self.blame.trouble(monotonic)
         if trouble is not None and not was_troubled:
-            _log.warning("micro-batch %d is held: %s. Nothing is given up", batch_id, trouble_text(trouble))
+            said = trouble_text(trouble) + most_frequent(self.failures)
+            _log.warning("micro-batch %d is held: %s. Nothing is given up", batch_id, said)
         elif trouble is None and was_troubled:
             _log.info("micro-batch %d goes on: the handler works again", batch_id)
-        if letters:
-            self.dead_letters.write(letters)
-            _log.info("micro-batch %d: dead-lettered %d records", batch_id, len(letters))
-        return outcomes.delivered, len(letters)
+        return letters
 
     def _tell(self, outcomes: RecordOutcomes) -> None:
         if self.on_progress is None:
