@@ -10,6 +10,7 @@
     data_losses   how often records can have been trimmed unread, each of which was logged
     epoch      the ownership under which this was written
     app_instance   which start of which application wrote it
+    experience     what its deliveries came to lately (``shard_state.blame``), for whoever goes on
 
 The holes are only a saving: without them records are delivered again, none is lost. So two rules make them
 safe. On re-read, the first record after the base must not lie beyond the anchor, else holes and attempts are
@@ -33,6 +34,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
+from shard_state.blame import Experience
 from shard_state.checkpoint import hole_map
 from shard_state.checkpoint.hole_map import Attempts, Hole
 from shard_state.errors import InvalidCheckpoint
@@ -78,6 +80,7 @@ class Checkpoint:
     data_losses: int = 0
     epoch: int = 0
     app_instance: str = ""
+    experience: Experience | None = None
     _encoded: bytes | None = field(default=None, init=False, repr=False, compare=False)
     """What ``encode`` gave."""
 
@@ -142,6 +145,8 @@ class Checkpoint:
         }
         if self.parents is not None:
             document["parents"] = self.parents
+        if self.experience is not None:
+            document["experience"] = self.experience.as_numbers()
         if self.anchor is not None:
             document["anchor"] = str(self.anchor)
         if self.since is not None:
@@ -215,6 +220,7 @@ def next_ownership(
 
 def _decoded(document: dict[str, Any], holes: tuple[Hole, ...], attempts: tuple[Attempts, ...]) -> Checkpoint:
     anchor, parents = document.get("anchor"), document.get("parents")
+    numbers = document.get("experience")
     return Checkpoint(
         start=Position.from_document(document["start"]),
         base=SequenceNumber.parse(document["base"]),
@@ -226,6 +232,7 @@ def _decoded(document: dict[str, Any], holes: tuple[Hole, ...], attempts: tuple[
         data_losses=whole_number(document.get("data_losses", 0)),
         epoch=whole_number(document["epoch"]),
         app_instance=text(document["app_instance"]),
+        experience=None if numbers is None else Experience.of_numbers(numbers),
     )
 
 
