@@ -84,9 +84,8 @@ def get_records(
         response = yield GetRecordsCall(client, arguments)
         body = response.get(RAW_BODY)
         if body is None:
-            raise Unavailable(
-                f"GetRecords expected a page with status 200, got {response}; the call is repeated"
-            )
+            status = response.get("ResponseMetadata", {}).get("HTTPStatusCode")
+            raise Unavailable(f"GetRecords expected a page with status 200, got {status}; the call is repeated")
         if len(body) > IN_PLACE_BYTES:
             yield MAY_BLOCK
         return form.decode(body)

@@ -3,7 +3,6 @@
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, cast
 
-import boto3
 import pytest
 from botocore.exceptions import ClientError, EndpointConnectionError, NoCredentialsError
 from moto import mock_aws
@@ -72,7 +71,7 @@ def refusing_all(_real: Callable[..., Any], **arguments: Any) -> Any:
 @pytest.fixture
 def client() -> "Iterator[KinesisClient]":
     with mock_aws():
-        client = boto3.client("kinesis", region_name="eu-west-1")
+        client = KinesisClientSettings(region="eu-west-1").connect()
         client.create_stream(StreamName="dead", ShardCount=1)
         yield client
         client.close()

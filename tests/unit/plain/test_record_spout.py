@@ -412,7 +412,7 @@ class TestDelivery:
         assert world.settle(spout, 0) == []
         (letter,) = world.letters(1)
         assert letter.attempts == 2
-        assert letter.error.startswith("DecodeError: ")
+        assert letter.error.startswith("ValueError: expected JSON")
         world.until_stored(last)
 
     @pytest.mark.parametrize("raised", [asyncio.CancelledError(), SystemExit(3), GeneratorExit()], ids=repr)

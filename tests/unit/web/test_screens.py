@@ -258,7 +258,13 @@ def test_a_page_that_is_not_there_is_a_page_too(world: PageWorld) -> None:
 def test_what_members_say_is_shown_and_a_member_that_does_not_answer_is_named(
     world: PageWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    world.store(world.member("loud"), FIRST, base=SequenceNumber(10), attempts=((SequenceNumber(12), 2),))
+    world.store(
+        world.member("loud"),
+        FIRST,
+        base=SequenceNumber(10),
+        attempts=((SequenceNumber(12), 2),),
+        since=world.clock.time(),
+    )
     world.member("broken")
     status = LiveStatus(
         records_per_second=1234.5,

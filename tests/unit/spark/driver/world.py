@@ -260,7 +260,9 @@ class EngineWorld:
 
     def __init__(self, shards: int = 1, clock: Clock | None = None) -> None:
         self.clock = clock or SystemClock()
-        self.stream = InMemoryStream("orders", shards=shards, clock=ManualClock(epoch=self.clock.time()))
+        self.stream = InMemoryStream(
+            "orders", shards=shards, clock=ManualClock(epoch=self.clock.time() - 3600.0)
+        )
         self.client = StreamClient(self.stream)
         self.zookeeper = InMemoryZooKeeper()
         self.dead_letters = InMemoryDeadLetterSink()

@@ -80,7 +80,7 @@ def settings() -> Iterator[KinesisClientSettings]:
             region="us-east-1",
             endpoint_url=f"http://127.0.0.1:{server.server_port}",
             aws_access_key_id="test",
-            aws_secret_access_key="not to be seen",
+            aws_secret_access_key="not-to-be-seen",
         )
         server.shutdown()
         thread.join()
@@ -136,7 +136,7 @@ def test_no_more_processes_run_than_are_needed_and_no_secret_is_in_their_command
         processes(str(SMALL), 10, FORM)
     (process,) = started(processes)
 
-    assert "not to be seen" not in str(process.args)
+    assert "not-to-be-seen" not in str(process.args)
     processes.close()
     assert process.returncode == 0
 
