@@ -27,6 +27,8 @@ from shard_state import SequenceNumber, ShardPhase
 from tests.support.consumer.world import FIRST, NEVER, SECOND, Diary, World, values_of
 from tests.support.forks import in_a_fork
 
+pytestmark = pytest.mark.no_second_run
+
 
 @pytest.fixture
 def world() -> Iterator[World]:

@@ -28,6 +28,8 @@ from shard_state import Run, StateManager
 from tests.support.consumer.world import DEADLINE_SECONDS
 from tests.support.waiting import wait_until
 
+pytestmark = pytest.mark.no_second_run
+
 KEYS = ("a", "b", "c")
 
 

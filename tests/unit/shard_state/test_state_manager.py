@@ -27,6 +27,8 @@ from shard_state import (
 from shard_state.checkpoint.checkpoint import next_ownership
 from shard_state.errors import InvalidLineage, OutOfOrder
 
+pytestmark = pytest.mark.no_second_run
+
 FRESH = Checkpoint(start=Position.trim_horizon())
 
 
