@@ -411,7 +411,7 @@ class TestDelivery:
         assert world.settle(spout, 0) == []
         (letter,) = world.letters(1)
         assert letter.attempts == 2
-        assert letter.error.startswith("DecodeError: ")
+        assert letter.error.startswith("ValueError: expected JSON, got something else")
         world.until_stored(last)
 
     @pytest.mark.parametrize("raised", [asyncio.CancelledError(), SystemExit(3), GeneratorExit()], ids=repr)
