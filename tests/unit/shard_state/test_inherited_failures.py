@@ -24,8 +24,6 @@ from shard_state import (
 )
 from shard_state.checkpoint.checkpoint import next_ownership
 
-pytestmark = pytest.mark.no_second_run
-
 LEAST = 5
 RULE = BreakerRule(failure_ratio=0.9, window=20, least=LEAST, probes=RetryPolicy(jitter=0.0))
 LATER = 1_000.0

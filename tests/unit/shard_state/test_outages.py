@@ -21,8 +21,6 @@ from shard_state import (
 )
 from shard_state.checkpoint.checkpoint import next_ownership
 
-pytestmark = pytest.mark.no_second_run
-
 
 class Consumer:
     """One shard, into which records come at a rate, and a handler that breaks and is mended. Mutable."""
