@@ -12,6 +12,8 @@ from tests.support.core.shards import everywhere, shards_named
 from tests.support.kinesis.streams_under_test import LeapingClock
 from tests.support.zookeeper.places import Place, Process, RealPlace
 
+pytestmark = pytest.mark.no_second_run
+
 CREATED = 1_700_000_000.123
 START = everywhere(Position.at_timestamp(1_700_000_100.5))
 AGAIN = everywhere(Position.at_timestamp(1_700_000_999.25))

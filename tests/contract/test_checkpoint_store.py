@@ -22,6 +22,8 @@ from tests.support.core.shards import everywhere, shards_named
 from tests.support.waiting import wait_until
 from tests.support.zookeeper.places import Place, Process, RealPlace
 
+pytestmark = pytest.mark.no_second_run
+
 CREATED = 1_700_000_000.123
 START = everywhere(Position.at_timestamp(1_700_000_100.5))
 FRESH = Checkpoint(start=START.default, parents=())

@@ -14,6 +14,8 @@ from tests.support.waiting import wait_until
 from tests.support.zookeeper.places import Place, Process, RealPlace
 from tests.support.zookeeper.server import SESSION_TIMEOUT_SECONDS
 
+pytestmark = pytest.mark.no_second_run
+
 CREATED = 1_700_000_000.0
 FRESH = Checkpoint(start=Position.trim_horizon(), parents=())
 A, B = "shardId-000000000000", "shardId-000000000001"

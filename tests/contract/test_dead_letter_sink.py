@@ -17,6 +17,8 @@ from kinesis_spout.testing import InMemoryDeadLetterSink, ManualClock
 from tests.support.consumer.letters import letter
 from tests.support.consumer.s3_server import a_session, s3_with_bucket
 
+pytestmark = pytest.mark.no_second_run
+
 Open = Callable[[], DeadLetterSink]
 """Opens the same place once more, as a later process would."""
 

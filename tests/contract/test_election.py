@@ -15,6 +15,8 @@ from tests.support.waiting import wait_until
 from tests.support.zookeeper.proxy import ZooKeeperProxy
 from tests.support.zookeeper.server import SESSION_TIMEOUT_SECONDS, end_session
 
+pytestmark = pytest.mark.no_second_run
+
 _DELETE = 2
 """The operation code of the removal of a node."""
 

@@ -12,6 +12,8 @@ from tests.support.core.shards import everywhere, shards_named
 from tests.support.waiting import wait_until
 from tests.support.zookeeper.places import Place, RealPlace
 
+pytestmark = pytest.mark.no_second_run
+
 CREATED = 1_700_000_000.123
 START = everywhere(Position.trim_horizon())
 FRESH = Checkpoint(start=START.default, parents=())

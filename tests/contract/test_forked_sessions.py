@@ -11,6 +11,7 @@ from kinesis_spout.zookeeper import EmbeddedZooKeeper
 from tests.support.forks import in_a_fork
 
 pytestmark = [
+    pytest.mark.no_second_run,
     pytest.mark.zookeeper,
     pytest.mark.skipif(not hasattr(os, "fork"), reason="the system has no fork"),
     pytest.mark.filterwarnings("ignore:.*use of fork.*:DeprecationWarning"),

@@ -23,6 +23,8 @@ from tests.support.core.shards import everywhere, shards_named
 from tests.support.waiting import wait_until
 from tests.support.zookeeper.places import Place, Process
 
+pytestmark = pytest.mark.no_second_run
+
 SHARD = "shardId-000000000000"
 
 

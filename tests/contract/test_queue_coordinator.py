@@ -32,6 +32,8 @@ from kinesis_spout.zookeeper.paths import coalescing_place
 from tests.support.waiting import wait_until
 from tests.support.zookeeper.server import SESSION_TIMEOUT_SECONDS, end_session
 
+pytestmark = pytest.mark.no_second_run
+
 SOON = 30.0
 LONG_LEASE = 60.0
 SHORT_LEASE = 0.3

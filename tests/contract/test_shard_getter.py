@@ -31,7 +31,7 @@ from tests.support.kinesis.streams_under_test import (
     read_to_end,
 )
 
-pytestmark = pytest.mark.endpoint
+pytestmark = [pytest.mark.no_second_run, pytest.mark.endpoint]
 
 
 @pytest.fixture

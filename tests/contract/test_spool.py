@@ -11,6 +11,8 @@ from kinesis_spout.model.errors import SpoolError
 from kinesis_spout.producer.spool import DiskSpool, Durability, Spool, Spooled
 from kinesis_spout.testing import InMemorySpoolFolder
 
+pytestmark = pytest.mark.no_second_run
+
 Open = Callable[[], Spool]
 """Opens the same place for one more owner."""
 

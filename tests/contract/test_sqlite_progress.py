@@ -19,6 +19,8 @@ from tests.contract import test_checkpoint_store, test_start_positions
 from tests.contract.test_checkpoint_store import CREATED, FRESH, START, A, acquired, at, begun, write
 from tests.support.zookeeper.places import InMemoryPlace
 
+pytestmark = pytest.mark.no_second_run
+
 DOES_NOT_APPLY = {
     "SQLite answers in the process: no answer is lost": (
         "test_a_commit_whose_answer_is_lost_is_found_to_have_taken_effect",

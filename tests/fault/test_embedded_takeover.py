@@ -17,7 +17,7 @@ from tests.support.kinesis.endpoints import REPOSITORY, KinesisEndpoint
 from tests.support.waiting import wait_until
 from tests.support.zookeeper.server import java_processes
 
-pytestmark = [pytest.mark.zookeeper, pytest.mark.endpoint]
+pytestmark = [pytest.mark.no_second_run, pytest.mark.zookeeper, pytest.mark.endpoint]
 
 SESSION_TIMEOUT_SECONDS = 4.0
 PROMISED_SECONDS = SESSION_TIMEOUT_SECONDS + 5.0

@@ -18,7 +18,7 @@ from tests.support.spark.micro_batch_driver import slow_and_failing
 from tests.support.spark.micro_batch_world import MakeWorld, MicroBatchWorld, logging_handler
 from tests.support.waiting import wait_until
 
-pytestmark = [pytest.mark.spark, pytest.mark.zookeeper, pytest.mark.endpoint]
+pytestmark = [pytest.mark.no_second_run, pytest.mark.spark, pytest.mark.zookeeper, pytest.mark.endpoint]
 
 LIVES = ("spark", "no-spark", "no-spark", "no-spark")
 """One with a JVM and its workers; the others start faster."""

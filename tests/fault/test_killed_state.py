@@ -15,7 +15,7 @@ from tests.support.core.shards import everywhere, shards_named
 from tests.support.storm.state_process import CUSTOMERS, SHARD, START, TOPOLOGY, backend_of, counted, handled
 from tests.support.zookeeper.server import end_session
 
-pytestmark = pytest.mark.zookeeper
+pytestmark = [pytest.mark.no_second_run, pytest.mark.zookeeper]
 
 KILLS = 8
 SEED = 11

@@ -12,7 +12,7 @@ from tests.support.spark.long_task_driver import KILLER
 from tests.support.spark.micro_batch_world import MakeWorld
 from tests.support.waiting import wait_until
 
-pytestmark = [pytest.mark.spark, pytest.mark.zookeeper, pytest.mark.endpoint]
+pytestmark = [pytest.mark.no_second_run, pytest.mark.spark, pytest.mark.zookeeper, pytest.mark.endpoint]
 
 PATIENCE_SECONDS = 120.0
 """A busy machine takes a minute to start a driver."""

@@ -3,6 +3,10 @@
 import subprocess
 import sys
 
+import pytest
+
+pytestmark = pytest.mark.no_second_run
+
 
 def run(*arguments: str) -> "subprocess.CompletedProcess[str]":
     command = [sys.executable, "-m", "tests.fault.spool_kills", "--seed", "3", *arguments]

@@ -14,7 +14,7 @@ from tests.fault.suite.judgement.evidence import Evidence
 from tests.fault.suite.judgement.report import lines, reported
 from tests.fault.suite.world import Plan, World, made
 
-pytestmark = [pytest.mark.zookeeper, pytest.mark.endpoint]
+pytestmark = [pytest.mark.no_second_run, pytest.mark.zookeeper, pytest.mark.endpoint]
 
 FAULT_SECONDS = 24.0
 

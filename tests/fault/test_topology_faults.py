@@ -38,7 +38,13 @@ from tests.support.storm.topology_driver import CONTRADICTED, Job
 from tests.support.waiting import wait_until
 from tests.support.zookeeper.proxy import ZooKeeperProxy
 
-pytestmark = [pytest.mark.spark, pytest.mark.zookeeper, pytest.mark.endpoint, pytest.mark.timeout(900)]
+pytestmark = [
+    pytest.mark.no_second_run,
+    pytest.mark.spark,
+    pytest.mark.zookeeper,
+    pytest.mark.endpoint,
+    pytest.mark.timeout(900),
+]
 
 PATIENCE_SECONDS = 240.0
 """A busy machine takes a minute to start a driver."""

@@ -42,6 +42,7 @@ def no_demo_left(tmp_path: Path) -> Callable[[], bool]:
     return nothing_left
 
 
+@pytest.mark.no_second_run
 def test_no_record_is_lost_over_retries_dead_letters_resharding_a_second_consumer_and_a_kill(
     environment: dict[str, str], no_demo_left: Callable[[], bool]
 ) -> None:

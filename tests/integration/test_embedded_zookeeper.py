@@ -146,6 +146,7 @@ def test_a_session_follows_where_another_took_the_port_meanwhile(tmp_path: Path)
                 assert backend.store.load() == {}
 
 
+@pytest.mark.no_second_run
 def test_two_that_start_at_once_start_one_server(tmp_path: Path) -> None:
     servers = [EmbeddedZooKeeper(tmp_path) for _ in range(4)]
     with ThreadPoolExecutor(len(servers)) as pool:
@@ -158,6 +159,7 @@ def test_two_that_start_at_once_start_one_server(tmp_path: Path) -> None:
     assert java_processes(tmp_path) == []
 
 
+@pytest.mark.no_second_run
 def test_a_guarded_server_that_does_not_answer_here_gets_no_second_one_beside_it(tmp_path: Path) -> None:
     """It runs in a container with a network of its own, on the same directory."""
     os.mkfifo(tmp_path / "users")
@@ -301,6 +303,7 @@ def test_a_wrong_java_home_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         EmbeddedZooKeeper(tmp_path).start()
 
 
+@pytest.mark.no_second_run
 def test_progress_outlives_the_server(tmp_path: Path) -> None:
     start = Position.at_timestamp(5.0)
     shard_id = "shardId-000000000000"

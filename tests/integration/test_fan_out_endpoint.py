@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from kinesis_spout.model.record import Record
 
-pytestmark = pytest.mark.endpoint
+pytestmark = [pytest.mark.no_second_run, pytest.mark.endpoint]
 
 
 class Pushed:

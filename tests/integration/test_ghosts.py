@@ -12,7 +12,7 @@ from kinesis_spout.operations.world import World
 from kinesis_spout.settings import SpoutConfig
 from shard_state import Checkpoint, Position
 
-pytestmark = pytest.mark.zookeeper
+pytestmark = [pytest.mark.no_second_run, pytest.mark.zookeeper]
 
 SHARD_ID = "shardId-000000000000"
 

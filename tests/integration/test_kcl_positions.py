@@ -17,6 +17,8 @@ from kinesis_spout.settings import SpoutConfig
 from kinesis_spout.testing import InMemoryStream, ManualClock, run
 from tests.support.kinesis.endpoints import KinesisEndpoint
 
+pytestmark = pytest.mark.no_second_run
+
 FIRST: Final = "shardId-000000000000"
 SECOND: Final = "shardId-000000000001"
 NUMBER: Final = "49590338271490256608559692538361571095921575989136588898"

@@ -113,6 +113,7 @@ def test_an_iterator_serves_the_next_process(kinesis_endpoint: KinesisEndpoint) 
     assert asked == []
 
 
+@pytest.mark.no_second_run
 def test_a_walk_over_a_split_and_a_merge_meets_every_record_once(kinesis_endpoint: KinesisEndpoint) -> None:
     kinesis_endpoint.needs(SHARD_END, KEEPS_CLOSED, FILLS_CHILDREN)
     client, stream = kinesis_endpoint.client(), kinesis_endpoint.create_stream()
@@ -150,6 +151,7 @@ def test_a_walk_over_a_split_and_a_merge_meets_every_record_once(kinesis_endpoin
     assert len(ended) == 3
 
 
+@pytest.mark.no_second_run
 def test_aggregates_that_a_split_and_a_merge_overtake_lose_no_record(
     kinesis_endpoint: KinesisEndpoint,
 ) -> None:
@@ -197,6 +199,7 @@ def test_aggregates_that_a_split_and_a_merge_overtake_lose_no_record(
     assert 300 < putter.counts.sent <= 500
 
 
+@pytest.mark.no_second_run
 @pytest.mark.parametrize("aggregation", [False, True])
 def test_a_producer_says_of_each_record_where_it_is_to_threads_and_to_asyncio(
     kinesis_endpoint: KinesisEndpoint, *, aggregation: bool

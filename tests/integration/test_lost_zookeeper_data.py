@@ -17,7 +17,7 @@ from tests.support.waiting import wait_until
 if TYPE_CHECKING:
     from kinesis_spout.zookeeper import ZooKeeperCheckpointStore
 
-pytestmark = [pytest.mark.zookeeper, pytest.mark.endpoint]
+pytestmark = [pytest.mark.no_second_run, pytest.mark.zookeeper, pytest.mark.endpoint]
 
 SESSION_TIMEOUT_SECONDS = 1.0
 

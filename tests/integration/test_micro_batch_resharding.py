@@ -9,7 +9,7 @@ from shard_state import ShardPhase
 from tests.support.kinesis.endpoints import FILLS_CHILDREN, KEEPS_CLOSED, SHARD_END, KinesisEndpoint
 from tests.support.spark.micro_batch_world import MicroBatchWorld, logging_handler
 
-pytestmark = [pytest.mark.spark, pytest.mark.zookeeper, pytest.mark.endpoint]
+pytestmark = [pytest.mark.no_second_run, pytest.mark.spark, pytest.mark.zookeeper, pytest.mark.endpoint]
 
 FIRST, SECOND = "shardId-000000000000", "shardId-000000000001"
 

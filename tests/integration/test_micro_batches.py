@@ -78,6 +78,7 @@ def test_the_record_door_acks_fails_rejects_and_dead_letters(
     assert letters[b"r8"].error == "ValueError: always"
 
 
+@pytest.mark.no_second_run
 def test_several_streams_are_read_retried_and_read_on_after_a_restart(
     spark: SparkSession, world: MicroBatchWorld
 ) -> None:
@@ -243,6 +244,7 @@ def test_the_rows_of_a_batch_and_its_outcome_take_one_job(
     assert set(jobs) == {1}
 
 
+@pytest.mark.no_second_run
 def test_rows_that_are_lost_with_an_executor_are_never_fetched_anew_under_the_handler(
     spark: SparkSession, make_world: MakeWorld
 ) -> None:
@@ -448,6 +450,7 @@ def test_a_handler_that_cannot_be_loaded_on_the_executors_ends_the_query(
 # Stopping and going on
 
 
+@pytest.mark.no_second_run
 def test_a_stopped_query_goes_on_where_it_was_and_handles_nothing_twice(
     spark: SparkSession, world: MicroBatchWorld
 ) -> None:
@@ -526,6 +529,7 @@ def test_the_handle_has_the_shape_of_a_streaming_query(spark: SparkSession, worl
 # Order
 
 
+@pytest.mark.no_second_run
 def test_later_records_of_a_key_wait_for_one_that_failed(spark: SparkSession, make_world: MakeWorld) -> None:
     world = make_world(shards=1)
     world.put(texts(40), keys=["a", "b", "c", "d"])

@@ -19,7 +19,7 @@ from tests.support.kinesis.unkind.behaviours import Behaviour
 from tests.support.kinesis.unkind.endpoint import UnkindEndpoint
 from tests.support.waiting import wait_until
 
-pytestmark = [pytest.mark.zookeeper, pytest.mark.endpoint]
+pytestmark = [pytest.mark.no_second_run, pytest.mark.zookeeper, pytest.mark.endpoint]
 
 FIRST = "shardId-000000000000"
 

@@ -20,7 +20,7 @@ from tests.support.kinesis.endpoints import SHARD_END, KinesisEndpoint
 from tests.support.waiting import wait_until
 from tests.support.zookeeper.server import java_processes
 
-pytestmark = [pytest.mark.zookeeper, pytest.mark.endpoint]
+pytestmark = [pytest.mark.no_second_run, pytest.mark.zookeeper, pytest.mark.endpoint]
 
 RECORDS = 2_000
 REJECTED = frozenset(str(number) for number in range(0, RECORDS, 100))

@@ -15,7 +15,7 @@ from shard_state import Checkpoint, Position, Shard
 from tests.support.core.shards import everywhere
 from tests.support.waiting import wait_until
 
-pytestmark = pytest.mark.zookeeper
+pytestmark = [pytest.mark.no_second_run, pytest.mark.zookeeper]
 
 SHARD = Shard(shard_id="shardId-000000000000")
 FRESH = Checkpoint(start=Position.trim_horizon())

@@ -22,6 +22,8 @@ from tests.support.zookeeper.places import Place, RealPlace
 if TYPE_CHECKING:
     from kinesis_spout.plain.stream_tuples import Emitted
 
+pytestmark = pytest.mark.no_second_run
+
 Start = Callable[..., "Member"]
 
 

@@ -13,7 +13,7 @@ import pytest
 from kinesis_spout.zookeeper import EmbeddedZooKeeper
 from tests.support.waiting import wait_until
 
-pytestmark = pytest.mark.zookeeper
+pytestmark = [pytest.mark.no_second_run, pytest.mark.zookeeper]
 
 CONSUMER = """
 import sys, time

@@ -30,7 +30,7 @@ from tests.support.spark.structured_queries import (
     wait_while_running,
 )
 
-pytestmark = [pytest.mark.spark, pytest.mark.endpoint, pytest.mark.timeout(1_200)]
+pytestmark = [pytest.mark.no_second_run, pytest.mark.spark, pytest.mark.endpoint, pytest.mark.timeout(1_200)]
 
 
 def options_of(stream: QueriedStream, format_: str = "kinesis", **options: str) -> dict[str, str]:

@@ -33,6 +33,7 @@ def word_log(world: MicroBatchWorld, **settings: object) -> Topology:
     return builder.build("words")
 
 
+@pytest.mark.no_second_run
 def test_a_record_is_done_when_its_whole_tree_is(spark: SparkSession, world: MicroBatchWorld) -> None:
     world.put(
         [f"sentence {number}" for number in range(200)] + ["good poison", "unsplittable", "is forgotten"]
@@ -63,6 +64,7 @@ def test_a_record_is_done_when_its_whole_tree_is(spark: SparkSession, world: Mic
     assert spout.complete_latency_ms > components["split"].latency_ms > 0
 
 
+@pytest.mark.no_second_run
 def test_a_record_whose_words_travel_combined_with_those_of_others_fails_by_its_word(
     spark: SparkSession, world: MicroBatchWorld
 ) -> None:
@@ -119,6 +121,7 @@ def counted(world: MicroBatchWorld, words: Iterable[str]) -> dict[str, int]:
     return {word: int(counts[word]) for word in words}
 
 
+@pytest.mark.no_second_run
 def test_state_counts_a_record_once_however_often_it_fails_and_over_restarts(
     spark: SparkSession, world: MicroBatchWorld, tmp_path: Path
 ) -> None:
@@ -138,6 +141,7 @@ def test_state_counts_a_record_once_however_often_it_fails_and_over_restarts(
     )
 
 
+@pytest.mark.no_second_run
 @pytest.mark.timeout(240)
 @pytest.mark.parametrize(("half_rate", "sink_rate"), [(0.05, 0.05), (0.3, 0.0), (0.0, 0.3)])
 def test_state_is_exact_and_goes_on_at_any_rate_of_failures_before_and_behind_it(

@@ -13,7 +13,7 @@ from tests.support.kinesis.unkind.endpoint import UnkindEndpoint
 from tests.support.kinesis.unkind.weather import producer_weather, reader_weather
 from tests.support.waiting import wait_until
 
-pytestmark = [pytest.mark.zookeeper, pytest.mark.endpoint]
+pytestmark = [pytest.mark.no_second_run, pytest.mark.zookeeper, pytest.mark.endpoint]
 
 FIRST = "shardId-000000000000"
 RATE = 0.3

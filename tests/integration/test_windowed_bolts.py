@@ -37,6 +37,7 @@ def logged(world: MicroBatchWorld, kind: str) -> set[str]:
     return {delivery.payload for delivery in world.log.deliveries() if delivery.shard_id == kind}
 
 
+@pytest.mark.no_second_run
 def test_a_window_goes_on_after_a_restart_and_has_nothing_of_a_record_that_failed(
     spark: SparkSession, world: MicroBatchWorld, tmp_path: Path
 ) -> None:
@@ -90,6 +91,7 @@ def test_windows_of_an_idle_stream_are_closed_by_the_wall_clock_and_those_that_a
     assert query.components["seconds"].executed == 0
 
 
+@pytest.mark.no_second_run
 @pytest.mark.parametrize("guarantee", ["exactly_once", "at_least_once"])
 def test_what_windows_and_ticks_emit_reaches_a_sink_that_fails_two_calls_of_five(
     spark: SparkSession, world: MicroBatchWorld, tmp_path: Path, guarantee: str

@@ -11,6 +11,7 @@ from functools import partial
 from random import Random, getrandbits
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -20,6 +21,8 @@ from kinesis_spout.storm.running.acking import TreeEnd
 from kinesis_spout.storm.running.blocks import AckBlock, Block, OpenTrees, Parcel, TupleBlock
 from kinesis_spout.storm.running.collecting import Collector, Output
 from kinesis_spout.storm.running.trees import Trees, Unfinished, acker_of, decide, ends_reported
+
+pytestmark = pytest.mark.no_second_run
 
 ACKED, FAILED, FORGOTTEN, ACKED_TWICE, FAILED_AFTER_ACK = (
     "acked",

@@ -6,6 +6,8 @@ import pytest
 
 from tests.fuzz_replies import check_replies
 
+pytestmark = pytest.mark.no_second_run
+
 
 def test_any_status_header_and_body_to_any_operation_is_tried_again(
     caplog: pytest.LogCaptureFixture,

@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
@@ -29,6 +30,8 @@ from shard_state.assignment.assignment_planner import (
     LASTING_SECONDS,
     TOLERATED_DIFFERENCE,
 )
+
+pytestmark = pytest.mark.no_second_run
 
 RATES = st.sampled_from((0.0, 1_000.0, 20_000.0, 100_000.0, 110_000.0, 1_000_000.0))
 WEIGHTS = st.sampled_from((1.0, 1.0, 1.0, 0.5, 3.0))

@@ -9,6 +9,7 @@ from contextlib import closing
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
@@ -36,6 +37,8 @@ from shard_state import (
 )
 from shard_state.local_shard.shard_slices import ShardSlices, SliceLimits
 from tests.unit.spark.driver.world import KillsWorker, StreamClient, task_settings
+
+pytestmark = pytest.mark.no_second_run
 
 RETRY_LIMIT = 2
 KEYS = ("a", "b", "c")

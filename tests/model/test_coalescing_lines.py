@@ -2,12 +2,15 @@
 
 from typing import Any
 
+import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from kinesis_spout.recipes.coalescing.line import TABLE, Answer, Event, State, Step
 from kinesis_spout.recipes.coalescing.lines import Ended, Lines
+
+pytestmark = pytest.mark.no_second_run
 
 LEASE_SECONDS = 10.0
 KEYS = st.sampled_from("abc")

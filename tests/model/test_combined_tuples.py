@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from datetime import date
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -21,6 +22,8 @@ from kinesis_spout.storm import (
 )
 from kinesis_spout.storm.running.blocks import GroupBlock
 from tests.support.storm.scripted_topology import begin
+
+pytestmark = pytest.mark.no_second_run
 
 REFUSED, UNCOUNTABLE = "refused", "uncountable"
 WORDS = ("a", "b", "c", "d", UNCOUNTABLE)

@@ -22,6 +22,8 @@ from tests.model.counted_processes import OpenDoor
 from tests.model.counted_world import CountedWorld, Scenario
 from tests.model.stepped_doors import MicroBatchDoor, PlainDoor
 
+pytestmark = pytest.mark.no_second_run
+
 PAIRS = int(os.environ.get("KINESIS_SPOUT_FAULT_PAIRS", "20"))
 SEED = int(os.environ.get("KINESIS_SPOUT_FAULT_SEED", "1"))
 

@@ -17,6 +17,8 @@ from hypothesis import strategies as st
 from kinesis_spout.storm import Bolt, FailedException, KeyValueState, StatefulBolt, Topology, Tuple
 from tests.support.storm.scripted_topology import begin
 
+pytestmark = pytest.mark.no_second_run
+
 Item = tuple[str, int]
 Record = tuple[Item, ...]
 

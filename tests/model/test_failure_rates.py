@@ -18,6 +18,8 @@ from tests.model.counted_processes import OpenDoor
 from tests.model.counted_world import RETRY_LIMIT, CountedWorld, Scenario
 from tests.model.stepped_doors import MicroBatchDoor, PlainDoor
 
+pytestmark = pytest.mark.no_second_run
+
 RUNS = 4
 _KINDS = ("acks", "fails-once", "fails-twice")
 _GIVEN_UP = ("fails", "rejects")

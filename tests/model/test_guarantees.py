@@ -28,6 +28,8 @@ from tests.support.consumer.world import opened
 if TYPE_CHECKING:
     from kinesis_spout.plain.stream_tuples import Emitted
 
+pytestmark = pytest.mark.no_second_run
+
 STEPS = 120
 QUIET_ROUNDS = 40
 """Seconds: longer than a session and the hand-over of a shard."""

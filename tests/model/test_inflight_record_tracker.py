@@ -6,6 +6,7 @@ records finished beyond it, the counts by counting.
 
 from dataclasses import dataclass, replace
 
+import pytest
 from hypothesis import assume, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
@@ -23,6 +24,8 @@ from shard_state.checkpoint.hole_map import within
 from shard_state.tracker.record_life import TRANSITIONS
 from shard_state.tracker.run import Run
 from shard_state.tracker.span import Carved
+
+pytestmark = pytest.mark.no_second_run
 
 IN_FLIGHT, WAITING, EXHAUSTED, FINISHED = RecordState
 UNFINISHED = (IN_FLIGHT, WAITING, EXHAUSTED)

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 
+import pytest
 from hypothesis import event, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
@@ -23,6 +24,8 @@ from shard_state import (
 from shard_state.local_shard.shard_slices import ShardSlices
 from shard_state.slices.isolation import Isolation
 from tests.model.stream_in_memory import LinesOfRecords, StoredRecord, Verdict, all_held, deliver_slice
+
+pytestmark = pytest.mark.no_second_run
 
 SHARD = "shard-0"
 

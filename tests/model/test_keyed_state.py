@@ -10,6 +10,7 @@ import tempfile
 from collections.abc import Mapping
 from typing import Any
 
+import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
@@ -22,6 +23,8 @@ from kinesis_spout.storm.state.manifest import PartitionPlace, StateManifest, St
 from kinesis_spout.storm.state.partition import StatePartition
 from kinesis_spout.storm.state.versions import KeyedState as VersionsOfState
 from kinesis_spout.storm.state.versions import collect_garbage, rescale
+
+pytestmark = pytest.mark.no_second_run
 
 BOLT = "count"
 WORKERS = 3

@@ -7,6 +7,7 @@ end of every run the shard is brought to its end: nothing may be left behind, an
 from collections.abc import Collection
 from dataclasses import dataclass, field, replace
 
+import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
@@ -33,6 +34,8 @@ from shard_state.checkpoint.checkpoint import fits
 from shard_state.checkpoint.hole_map import within
 from shard_state.local_shard.slice_settling import settle_fresh, settle_retries
 from tests.model.stream_in_memory import fate_of
+
+pytestmark = pytest.mark.no_second_run
 
 KEYS = st.sampled_from((None, "a", "b"))
 CAPACITY = Capacity(records=8, holes=5)

@@ -7,6 +7,7 @@ the failures that were stored when it began.
 
 from random import Random
 
+import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
@@ -15,6 +16,8 @@ from tests.model.shell_model import ShellModel
 from tests.model.stream_in_memory import StoredRecord, Verdict
 from tests.model.test_state_manager_by_record import RecordShell
 from tests.model.test_state_manager_by_slice import SliceShell
+
+pytestmark = pytest.mark.no_second_run
 
 ORDERED = st.sampled_from((Order.KEY, Order.SHARD))
 KEYS = st.lists(st.sampled_from((None, "a", "b")), min_size=2, max_size=8)

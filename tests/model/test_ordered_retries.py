@@ -1,11 +1,14 @@
 """OrderedRetries against one plain dict: who is in line, whether it waits, and since when it is due."""
 
+import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from shard_state import Order, SequenceNumber
 from shard_state.retries.ordered_retries import OrderedRetries
+
+pytestmark = pytest.mark.no_second_run
 
 RECORDS = st.integers(0, 11)
 

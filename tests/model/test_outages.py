@@ -15,6 +15,8 @@ from tests.model.outages import (
     random_poison,
 )
 
+pytestmark = pytest.mark.no_second_run
+
 WELL_UNTIL = 120.0
 
 

@@ -22,6 +22,8 @@ from kinesis_spout.testing import InMemoryDeadLetterSink, ManualClock, SteppedPr
 from tests.support.kinesis.in_memory_client import client_error
 from tests.support.kinesis.writable import THROTTLED, Sent, WritableKinesis
 
+pytestmark = pytest.mark.no_second_run
+
 LOST = EndpointConnectionError(endpoint_url="memory:")
 RECORDS = 60
 

@@ -1,10 +1,13 @@
 """RoundRobin against plain lists: who is next, and behind those who sleeps."""
 
+import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from shard_state.owned_shards import RoundRobin
+
+pytestmark = pytest.mark.no_second_run
 
 MEMBERS = st.sampled_from("abcdef")
 

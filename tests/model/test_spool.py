@@ -6,6 +6,7 @@ from contextlib import suppress
 from pathlib import Path
 from random import Random
 
+import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
@@ -14,6 +15,8 @@ from kinesis_spout.kinesis.write.put_records import Entry
 from kinesis_spout.producer.spool import DiskSpool, Durability, Spool
 from kinesis_spout.producer.spool.folder import FolderLock
 from kinesis_spout.testing import InMemorySpool, InMemorySpoolFolder
+
+pytestmark = pytest.mark.no_second_run
 
 
 class SpoolOwners(RuleBasedStateMachine):

@@ -7,6 +7,7 @@ has what else happens.
 from collections.abc import Callable
 from itertools import takewhile
 
+import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import invariant, precondition, rule
@@ -25,6 +26,8 @@ from shard_state.sequence_number import WHOLE
 from shard_state.tracker.run import Run
 from tests.model.shell_model import ShellModel
 from tests.model.stream_in_memory import StoredRecord, fate_of
+
+pytestmark = pytest.mark.no_second_run
 
 KEYS = st.sampled_from((None, "a", "b"))
 TIMEOUT_SECONDS = 20.0

@@ -7,6 +7,7 @@ from collections.abc import Callable, Collection
 from itertools import count
 from math import inf
 
+import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import invariant, precondition, rule
@@ -29,6 +30,8 @@ from tests.model.stream_in_memory import (
     before,
     deliver_slice,
 )
+
+pytestmark = pytest.mark.no_second_run
 
 KEYS = st.sampled_from((None, "a", "b"))
 PAGE = 3

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 from zlib import crc32
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -24,6 +25,8 @@ from kinesis_spout.storm import (
 )
 from kinesis_spout.storm.builder import BoltDeclarer
 from tests.support.storm.scripted_topology import Declared
+
+pytestmark = pytest.mark.no_second_run
 
 GROUPINGS = (
     "shuffle",

@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from copy import deepcopy
 from dataclasses import dataclass, field
 
+import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
@@ -28,6 +29,8 @@ from tests.support.storm.windowed_topology import (
     Started,
     executed,
 )
+
+pytestmark = pytest.mark.no_second_run
 
 KEYS = "abc"
 Record = list[Item]

@@ -24,6 +24,8 @@ from kinesis_spout.storm import (
 from kinesis_spout.testing import ManualClock
 from tests.support.storm.windowed_topology import ByEventTime, Items, Numbers, Records, forget_failures
 
+pytestmark = pytest.mark.no_second_run
+
 KEYS = [f"k{number}" for number in range(12)]
 RECORDS = 400
 

@@ -17,6 +17,8 @@ from kinesis_spout.spark.tasks.handlers import AnyHandler, record_handler
 from tests.support.consumer.world import World
 from tests.unit.spark.driver.world import EngineWorld
 
+pytestmark = pytest.mark.no_second_run
+
 PAYLOAD = json.dumps({"amount": 12})
 
 

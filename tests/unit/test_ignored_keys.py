@@ -27,6 +27,8 @@ from tests.support.storm.scripted_topology import Scripted, acks, begin, tasks_b
 from tests.support.waiting import wait_until
 from tests.unit.spark.driver.world import EngineWorld, StreamClient
 
+pytestmark = pytest.mark.no_second_run
+
 KEYS = ["a", "b", None] * 4
 REFUSED = r"order: expected 'unordered' or 'shard' for stream 'orders', got 'key': .* AUTO, so AWS ignores"
 

@@ -1,48 +1,93 @@
 """What failed beside other tests runs once more, alone, and is named."""
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from tests.once_more import AT_MOST, main
+from tests.once_more import AT_MOST, NEVER_AGAIN, main
 
-A_TEST = "from pathlib import Path\n\ndef test_it():\n    assert Path('quiet').exists()\n"
+A_TEST = """
+import pytest
+from pathlib import Path
+
+def test_it():
+    assert Path('quiet').exists()
+
+@pytest.mark.no_second_run
+def test_that_nothing_is_lost():
+    assert Path('quiet').exists()
+"""
+IT = "test_it.py::test_it"
+ABOUT_TIMES = {"test_alerts.py", "test_topology_rates.py"}
+
+Again = Callable[..., int]
 
 
 @pytest.fixture
-def found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Again:
+    """Gives how it ends after some tests have failed, in a folder of tests that pass where it is quiet."""
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
+    Path("pytest.ini").write_text(f"[pytest]\nmarkers = {NEVER_AGAIN}\n")
     Path("test_it.py").write_text(A_TEST)
-    return tmp_path / "lastfailed"
+    Path("needed_twice.txt").write_text("# Those to be mended.\n")
+
+    def ends(*failed: str) -> int:
+        Path("lastfailed").write_text(json.dumps(dict.fromkeys(failed, True)))
+        return main(Path("lastfailed"), Path("needed_twice.txt"))
+
+    return ends
 
 
-@pytest.mark.parametrize(("quiet", "ends_with"), [(True, 0), (False, 1)])
-def test_what_passes_alone_is_listed_and_what_fails_again_fails(
-    found: Path, capfd: pytest.CaptureFixture[str], *, quiet: bool, ends_with: int
+def test_what_fails_again_fails(again: Again, capfd: pytest.CaptureFixture[str]) -> None:
+    assert again(IT) == 1
+    assert "please mend" not in capfd.readouterr().out
+    assert Path("needed_twice.txt").read_text() == "# Those to be mended.\n"
+
+
+def test_what_passes_alone_is_listed_and_fails_the_build_when_it_needs_that_again(
+    again: Again, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    found.write_text(json.dumps({"test_it.py::test_it": True}))
-    if quiet:
-        Path("quiet").touch()
+    Path("quiet").touch()
 
-    assert main(found) == ends_with
-    assert ("please mend:\n  test_it.py::test_it" in capfd.readouterr().out) is quiet
+    assert again(IT) == 0
+    assert f"please mend:\n  {IT}\n" in capfd.readouterr().out
+    known = Path("needed_twice.txt").read_text()
+    assert known == f"# Those to be mended.\n{IT}\n"
+
+    assert again(IT) == 1
+    assert f"Not for the first time, says needed_twice.txt:\n  {IT}\n" in capfd.readouterr().out
+    assert Path("needed_twice.txt").read_text() == known
 
 
 @pytest.mark.parametrize(
     "failed",
     [
-        ["tests/model/test_round_robin.py::test_it"],
-        ["test_it.py::test_it", "tests/fault/test_short_run.py::test_it"],
+        [IT, "test_it.py::test_that_nothing_is_lost"],
+        [IT, "test_gone.py::test_it"],
         [f"test_it.py::test_it[{number}]" for number in range(AT_MOST + 1)],
     ],
-    ids=["in a history", "in a fault", "too many"],
+    ids=["a loss", "one that is not there", "too many"],
 )
 def test_a_loss_and_many_failures_get_no_second_run(
-    found: Path, capfd: pytest.CaptureFixture[str], failed: list[str]
+    again: Again, capfd: pytest.CaptureFixture[str], failed: list[str]
 ) -> None:
     Path("quiet").touch()
-    found.write_text(json.dumps(dict.fromkeys(failed, True)))
 
-    assert main(found) == 1
-    assert not capfd.readouterr().out
+    assert again(*failed) == 1
+    assert "once more" not in capfd.readouterr().out
+
+
+def test_histories_and_faults_are_marked_but_for_those_about_durations() -> None:
+    rings = Path(__file__).parents[1]
+
+    unmarked = {
+        file.name
+        for ring in ("model", "fault")
+        for file in (rings / ring).rglob("test_*.py")
+        if f"pytest.mark.{NEVER_AGAIN}" not in file.read_text()
+    }
+
+    assert unmarked == ABOUT_TIMES

@@ -17,6 +17,8 @@ from shard_state import SHARD_START, Checkpoint, Shard
 from tests.support.consumer.world import FIRST, NEVER, World, opened, values_of
 from tests.support.waiting import wait_until
 
+pytestmark = pytest.mark.no_second_run
+
 
 class GatedSink(InMemoryDeadLetterSink):
     """A sink whose every write waits until a test lets it pass."""

@@ -18,6 +18,8 @@ from tests.support.consumer.world import FIRST, SECOND, World
 from tests.support.waiting import wait_until
 from tests.unit.spark.driver.world import EngineWorld
 
+pytestmark = pytest.mark.no_second_run
+
 GUARDED = ("manager", "sharing", "counters", "failures", "figures", "read_errors", "letters")
 FREE = {
     "bounds", "guarantee",  # of the manager; they never change

@@ -1,5 +1,7 @@
 """A process that was stopped, and does not know yet whether its shards are another's."""
 
+import pytest
+
 from kinesis_spout.testing import (
     InMemoryStream,
     InMemoryZooKeeper,
@@ -9,6 +11,8 @@ from kinesis_spout.testing import (
 )
 from kinesis_spout.testing.zookeeper.coordinator import InMemoryCoordinator
 from shard_state import Checkpoint, Position, Shard, StartPositions
+
+pytestmark = pytest.mark.no_second_run
 
 
 def test_it_hands_out_nothing_before_zookeeper_has_answered() -> None:

@@ -18,6 +18,8 @@ from kinesis_spout.model.errors import DeadLetterError
 from kinesis_spout.testing import ManualClock
 from tests.support.consumer.letters import letter
 
+pytestmark = pytest.mark.no_second_run
+
 
 def files(directory: Path) -> list[Path]:
     return sorted(directory.glob("dead-letters-*.jsonl"))

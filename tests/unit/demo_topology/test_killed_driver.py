@@ -12,6 +12,9 @@ from examples.demo_topology.driver import DriverStatus
 
 if TYPE_CHECKING:
     from examples.demo.display import Snapshot
+import pytest
+
+pytestmark = pytest.mark.no_second_run
 
 
 def test_what_a_killed_driver_had_acked_and_not_stored_is_acked_once(tmp_path: Path) -> None:

@@ -15,6 +15,8 @@ from tests.support import threads
 from tests.support.consumer.buffered_shard import buffered_shard
 from tests.support.waiting import wait_until
 
+pytestmark = pytest.mark.no_second_run
+
 SHARD = "shardId-000000000000"
 
 

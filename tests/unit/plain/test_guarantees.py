@@ -11,6 +11,8 @@ from shard_state import Checkpoint, SequenceNumber
 from shard_state.checkpoint.hole_map import within
 from tests.support.consumer.world import SteppedWorld, opened
 
+pytestmark = pytest.mark.no_second_run
+
 FIRST = "shardId-000000000000"
 NEVER = 1e9
 

@@ -11,6 +11,8 @@ from kinesis_spout.testing import (
 )
 from tests.support.consumer.world import SteppedWorld
 
+pytestmark = pytest.mark.no_second_run
+
 MEMBERS = ("process-1", "process-2")
 
 

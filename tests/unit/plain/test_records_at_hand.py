@@ -28,6 +28,8 @@ from shard_state import Run, StateManager
 from tests.support.consumer.world import DEADLINE_SECONDS
 from tests.support.waiting import wait_until
 
+pytestmark = pytest.mark.no_second_run
+
 KEYS = ("a", "b", "c")
 
 
@@ -271,6 +273,52 @@ def test_a_run_goes_on_behind_single_failures_which_are_due_from_when_they_were_
     assert not any(scene.spout.fail(message_id) for message_id in failed), "these deliveries have failed"
     assert scene.spout.counters.acked == 380
     assert runs < 12
+
+
+def test_what_was_finished_before_a_restart_is_in_no_run_after_it() -> None:
+    scene = Scene()
+    for number in range(200):
+        scene.stream.put(b"%d" % number, "key")
+    scene.step()
+    for emitted in scene.take():
+        if int(emitted.values.data) % 50 == 7:
+            assert scene.spout.ack(emitted.message_id)
+    scene.spout.close()
+    scene.open()
+
+    again = []
+    for _ in range(10):
+        again += [int(emitted.values.data) for emitted in scene.take()]
+        scene.step()
+    assert sorted(again) == sorted(set(range(200)) - {7, 57, 107, 157})
+
+
+def test_while_everything_fails_few_are_tried_at_a_time_although_runs_of_many_wait() -> None:
+    clock = ManualClock()
+    stream = InMemoryStream("orders", shards=2, clock=clock)
+    spout = UnsteppedSpout(
+        ports=in_memory_ports(stream, InMemoryZooKeeper()),
+        stream="orders",
+        app="billing",
+        initial_position="trim_horizon",
+        order="unordered",
+    )
+    spout.activate()
+    together = []
+    for second in range(120):
+        if second in (0, 60):  # first of one shard, whose retries are due before all else, then of both
+            for number in range(500):
+                stream.put(b"%d" % number, KEYS[number % 3 if second else 0])
+        clock.advance(1.0)
+        spout.do_what_is_due()
+        tried = list(iter(spout.next_tuple, None))
+        together.append(len(tried))
+        for emitted in tried:
+            assert spout.fail(emitted.message_id)
+
+    assert together[0] > 100
+    assert 0 < max(together[60:]) < 5
+    spout.close()
 
 
 def due_retries(count: int, **others: object) -> tuple[Scene, list[Emitted]]:

@@ -38,6 +38,8 @@ from tests.model.test_producer_model import SpoolInMemory
 from tests.support.kinesis.in_memory_client import client_error
 from tests.support.kinesis.writable import THROTTLED, WritableKinesis
 
+pytestmark = pytest.mark.no_second_run
+
 LOST = EndpointConnectionError(endpoint_url="memory:")
 
 

@@ -19,6 +19,8 @@ from kinesis_spout.testing import InMemorySpoolFolder, SteppedProducer
 from tests.model.test_producer_model import SpoolInMemory
 from tests.support.kinesis.writable import THROTTLED, WritableKinesis
 
+pytestmark = pytest.mark.no_second_run
+
 ARN = "arn:aws:kinesis:eu-west-1:123456789012:stream/s"
 DEADLINE_SECONDS = 120.0
 

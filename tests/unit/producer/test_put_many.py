@@ -30,6 +30,8 @@ from tests.support.kinesis.in_memory_client import client_error
 from tests.support.kinesis.writable import THROTTLED, WritableKinesis
 from tests.support.waiting import DEADLINE_SECONDS, wait_until
 
+pytestmark = pytest.mark.no_second_run
+
 
 def stepped(kinesis: WritableKinesis, **options: Any) -> SteppedProducer:
     return SteppedProducer("s", client=kinesis.client, **options)

@@ -14,6 +14,8 @@ from kinesis_spout.model.errors import InvalidConfig
 from kinesis_spout.recipes import KeyedRate
 from kinesis_spout.testing import ManualClock
 
+pytestmark = pytest.mark.no_second_run
+
 
 @pytest.fixture
 def clock() -> ManualClock:

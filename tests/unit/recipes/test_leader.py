@@ -12,6 +12,8 @@ from kinesis_spout.recipes.leader import HandOver, LeaderCareer, Term, stand_for
 from kinesis_spout.testing import InMemoryOffice, ManualClock
 from tests.support.waiting import wait_until
 
+pytestmark = pytest.mark.no_second_run
+
 SESSION_SECONDS = 6.0
 
 

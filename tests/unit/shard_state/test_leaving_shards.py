@@ -15,6 +15,8 @@ from shard_state import (
 )
 from shard_state.checkpoint.checkpoint import next_ownership
 
+pytestmark = pytest.mark.no_second_run
+
 
 @pytest.fixture
 def manager() -> StateManager:

@@ -1,8 +1,12 @@
 import random
 from collections.abc import Collection
 
+import pytest
+
 from shard_state import Shard
 from shard_state.lineage import blocking_parents, parents_first
+
+pytestmark = pytest.mark.no_second_run
 
 
 def blocked_by(

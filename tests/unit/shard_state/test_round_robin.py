@@ -1,6 +1,10 @@
 """Whose turn it is: round by round, and record by record."""
 
+import pytest
+
 from shard_state.owned_shards import RECORDS_PER_TURN, REST_SECONDS_PER_SHARD, RoundRobin
+
+pytestmark = pytest.mark.no_second_run
 
 
 def ring(members: str) -> RoundRobin:

@@ -27,6 +27,8 @@ from shard_state import (
 from shard_state.checkpoint.checkpoint import next_ownership
 from shard_state.errors import InvalidLineage, OutOfOrder
 
+pytestmark = pytest.mark.no_second_run
+
 FRESH = Checkpoint(start=Position.trim_horizon())
 
 
@@ -335,7 +337,9 @@ class TestOwnership:
         (plan,) = manager.plan(0.0, {})
         manager.lost(["a"])
         store.acquire(manager, "a")
+        manager.suspect(plan, 3)
         (again,) = manager.plan(0.0, {})
+        assert (again.epoch, again.limit) == (2, plan.limit)
         outcome = SliceOutcome(first=n(1), last=n(9), count=9)
         assert manager.settle(plan, outcome, 0.0) == []
         assert manager.died(plan, None, 0.0) == []

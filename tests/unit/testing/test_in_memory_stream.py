@@ -18,6 +18,8 @@ from kinesis_spout.model.errors import (
 from kinesis_spout.testing import InMemoryStream, ManualClock
 from shard_state import Position
 
+pytestmark = pytest.mark.no_second_run
+
 FIRST = "shardId-000000000000"
 
 

@@ -2,6 +2,8 @@
 
 from collections import Counter
 
+import pytest
+
 from kinesis_spout.testing import (
     InMemoryStream,
     InMemoryZooKeeper,
@@ -10,6 +12,8 @@ from kinesis_spout.testing import (
     in_memory_ports,
 )
 from shard_state import Shard
+
+pytestmark = pytest.mark.no_second_run
 
 _SHARDS = 128
 

@@ -12,6 +12,8 @@ from kinesis_spout.testing import (
 from tests.support import threads
 from tests.support.consumer.world import SteppedWorld
 
+pytestmark = pytest.mark.no_second_run
+
 FIRST = "shardId-000000000000"
 
 

@@ -16,6 +16,8 @@ from kinesis_spout.plain.stream_tuples import Emitted
 from kinesis_spout.settings import SpoutConfig
 from tests.support.consumer.world import FIRST, NEVER, SECOND, World, opened
 
+pytestmark = pytest.mark.no_second_run
+
 NAME = "tally"
 
 

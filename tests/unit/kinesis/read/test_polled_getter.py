@@ -26,7 +26,7 @@ from tests.support.kinesis.in_memory_client import InMemoryKinesisClient, client
 if TYPE_CHECKING:
     from mypy_boto3_kinesis import KinesisClient
 
-pytestmark = pytest.mark.usefixtures("each_decoder")
+pytestmark = [pytest.mark.no_second_run, pytest.mark.usefixtures("each_decoder")]
 
 SHARD = "shardId-000000000000"
 

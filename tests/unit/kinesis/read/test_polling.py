@@ -25,6 +25,8 @@ from tests.support.kinesis.unkind.behaviours import Behaviour
 from tests.support.kinesis.unkind.endpoint import UnkindEndpoint
 from tests.support.waiting import wait_until
 
+pytestmark = pytest.mark.no_second_run
+
 CREATED = 1_700_000_000.0
 QUICK = ReadSettings(fetch_period_seconds=0.05)
 

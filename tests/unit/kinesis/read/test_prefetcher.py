@@ -10,6 +10,8 @@ from kinesis_spout.model.clock import SystemClock
 from tests.support import threads
 from tests.support.waiting import wait_until
 
+pytestmark = pytest.mark.no_second_run
+
 _START = threading.Thread.start
 
 

@@ -24,6 +24,8 @@ from kinesis_spout.model.errors import AccessDenied
 from tests.support.waiting import wait_until
 from tests.unit.kinesis.wire.servers import EMPTY, HANGS_UP, SILENCE, End, Server, answer_of, running
 
+pytestmark = pytest.mark.no_second_run
+
 ARGUMENTS: dict[str, Any] = {"ShardIterator": "it", "Limit": 10}
 RECORDS: list[Any] = [{"Data": b"data", "PartitionKey": "k"}]
 PUT = answer_of(b'{"FailedRecordCount":0,"Records":[{"SequenceNumber":"1","ShardId":"s"}]}')

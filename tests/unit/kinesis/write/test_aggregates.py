@@ -21,6 +21,8 @@ from kinesis_spout.model.errors import Throttled
 from kinesis_spout.testing import ManualClock
 from tests.support.kinesis.writable import THROTTLED, Sent, WritableKinesis
 
+pytestmark = pytest.mark.no_second_run
+
 
 def putter(kinesis: WritableKinesis, clock: ManualClock | None = None, **options: Any) -> RecordPutter:
     retry_policy = RetryPolicy(

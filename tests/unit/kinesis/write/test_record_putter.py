@@ -17,6 +17,8 @@ from kinesis_spout.testing import ManualClock
 from tests.support.kinesis.in_memory_client import client_error
 from tests.support.kinesis.writable import THROTTLED, WritableKinesis
 
+pytestmark = pytest.mark.no_second_run
+
 LOST = EndpointConnectionError(endpoint_url="memory:")
 
 

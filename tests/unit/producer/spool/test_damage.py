@@ -12,6 +12,8 @@ from kinesis_spout.model.errors import SpoolDamaged
 from kinesis_spout.producer.spool import DiskSpool
 from kinesis_spout.producer.spool.segment import line_of, lines_in
 
+pytestmark = pytest.mark.no_second_run
+
 RECORDS = 400
 PAGE = 4096
 

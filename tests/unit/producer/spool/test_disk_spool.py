@@ -21,6 +21,8 @@ from kinesis_spout.producer.spool import DiskSpool, Durability
 from kinesis_spout.producer.spool.folder import network_file_system
 from kinesis_spout.producer.spool.segment import Segment, line_of
 
+pytestmark = pytest.mark.no_second_run
+
 ENTRY = Entry("key", b"data")
 DEADLINE_SECONDS = 60.0
 

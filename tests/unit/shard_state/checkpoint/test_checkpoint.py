@@ -14,6 +14,8 @@ from shard_state import SHARD_END, SHARD_START, Checkpoint, Position, PositionTy
 from shard_state.checkpoint.checkpoint import next_ownership
 from shard_state.errors import InvalidCheckpoint
 
+pytestmark = pytest.mark.no_second_run
+
 GOLDEN = Path(__file__).parents[3] / "golden"
 LONGEST = SequenceNumber(10**129 - 1)
 

@@ -3,12 +3,15 @@
 import json
 from itertools import pairwise
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from shard_state import SHARD_START, Checkpoint, Position, SequenceNumber
 from shard_state.checkpoint.hole_map import within
 from shard_state.errors import InvalidCheckpoint
+
+pytestmark = pytest.mark.no_second_run
 
 NUMBERS = st.one_of(
     st.integers(0, 200),

@@ -20,6 +20,8 @@ from shard_state import (
 )
 from shard_state.local_shard.guarantee import Claims
 
+pytestmark = pytest.mark.no_second_run
+
 FRESH: Final = Checkpoint(start=Position.trim_horizon(), epoch=1)
 WITHOUT_RETRIES: Final = (Guarantee.AT_MOST_ONCE, Guarantee.NONE)
 

@@ -25,6 +25,8 @@ from shard_state import (
 from shard_state.errors import OutOfOrder
 from shard_state.local_shard.shard_slices import ShardSlices
 
+pytestmark = pytest.mark.no_second_run
+
 FRESH = Checkpoint(start=Position.trim_horizon(), epoch=1)
 
 

@@ -3,6 +3,8 @@ import pytest
 from shard_state import Order, SequenceNumber
 from shard_state.retries.ordered_retries import OrderedRetries
 
+pytestmark = pytest.mark.no_second_run
+
 ONE, TWO, THREE, FOUR = map(SequenceNumber, (1, 2, 3, 4))
 
 

@@ -5,6 +5,8 @@ import pytest
 
 from shard_state import GiveUp, Retry, RetryPolicy
 
+pytestmark = pytest.mark.no_second_run
+
 LAST = 1 - 2**-53
 """The largest number that random() gives."""
 

@@ -1,5 +1,9 @@
+import pytest
+
 from shard_state import SequenceNumber
 from shard_state.slices.isolation import Isolation
+
+pytestmark = pytest.mark.no_second_run
 
 ONE = SequenceNumber(1)
 

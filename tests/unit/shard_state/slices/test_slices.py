@@ -2,6 +2,8 @@ import pytest
 
 from shard_state import Position, SliceKind, SlicePlan
 
+pytestmark = pytest.mark.no_second_run
+
 
 @pytest.mark.parametrize(
     ("kind", "fresh"), [(SliceKind.READ, True), (SliceKind.CARRIED, True), (SliceKind.RETRY, False)]

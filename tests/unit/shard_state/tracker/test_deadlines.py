@@ -1,6 +1,10 @@
+import pytest
+
 from shard_state import SequenceNumber
 from shard_state.tracker.record_life import RecordState
 from shard_state.tracker.span import Deadlines, Span
+
+pytestmark = pytest.mark.no_second_run
 
 
 def delivery(number: int) -> Span:

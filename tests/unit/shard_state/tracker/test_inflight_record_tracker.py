@@ -13,6 +13,8 @@ from shard_state.errors import OutOfOrder
 from shard_state.tracker.record_life import TRANSITIONS
 from shard_state.tracker.span import Carved
 
+pytestmark = pytest.mark.no_second_run
+
 S, E = RecordState, RecordEvent
 
 INTO = {S.IN_FLIGHT: (), S.WAITING: (E.FAIL,), S.EXHAUSTED: (E.EXHAUST,), S.FINISHED: (E.ACK,)}

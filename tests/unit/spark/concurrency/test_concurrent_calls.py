@@ -19,6 +19,8 @@ from kinesis_spout.spark.tasks.journal import SliceNotes
 from tests.support import threads
 from tests.support.waiting import wait_until
 
+pytestmark = pytest.mark.no_second_run
+
 PATIENCE_SECONDS = 120.0
 NAMES = ("kinesis-spout-handler", "kinesis-spout-handler-loop")
 

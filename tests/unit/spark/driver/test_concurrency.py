@@ -14,6 +14,8 @@ from kinesis_spout.model.handler import Reject, RetryLater
 from kinesis_spout.model.record import Record
 from tests.unit.spark.driver.world import EngineWorld
 
+pytestmark = pytest.mark.no_second_run
+
 KEYS = "abcdef"
 RETRY_LIMIT = 2
 MOST_TASKS = 4

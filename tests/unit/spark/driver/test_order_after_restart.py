@@ -5,6 +5,8 @@ import pytest
 from tests.support.waiting import wait_until
 from tests.unit.spark.driver.world import FIRST, NEVER, Diary, EngineWorld
 
+pytestmark = pytest.mark.no_second_run
+
 
 @pytest.mark.parametrize(("order", "others"), [("key", ["b1"]), ("shard", [])])
 @pytest.mark.parametrize("cleanly", [True, False])

@@ -10,6 +10,8 @@ from kinesis_spout.recipes import KeyedRate
 from tests.support.waiting import wait_until
 from tests.unit.spark.driver.world import Diary, EngineWorld
 
+pytestmark = pytest.mark.no_second_run
+
 
 @pytest.fixture
 def world() -> Iterator[EngineWorld]:

@@ -25,6 +25,8 @@ from kinesis_spout.testing import InMemoryStream, ManualClock
 from shard_state import FailedRecord, Fate, Order, Position, Redelivery, SequenceNumber, SliceKind, SlicePlan
 from tests.unit.spark.driver.world import StreamClient, task_settings
 
+pytestmark = pytest.mark.no_second_run
+
 NEVER = 1e9
 PATIENCE_SECONDS = 120.0
 

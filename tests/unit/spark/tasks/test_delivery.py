@@ -28,6 +28,8 @@ from shard_state import (
 )
 from shard_state.local_shard.slice_settling import settle_fresh
 
+pytestmark = pytest.mark.no_second_run
+
 NEVER = 1e9
 
 

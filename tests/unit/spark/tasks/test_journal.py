@@ -20,6 +20,8 @@ from kinesis_spout.testing import InMemoryStream, ManualClock
 from shard_state import Fate, Order, Position, Redelivery, SliceKind, SlicePlan
 from tests.unit.spark.driver.world import FIRST, SECOND, StreamClient, task_settings
 
+pytestmark = pytest.mark.no_second_run
+
 NEVER = 1e9
 
 

@@ -19,6 +19,8 @@ from kinesis_spout.testing import InMemoryStream, ManualClock
 from shard_state import Fate, Position, SliceKind, SlicePlan
 from tests.unit.spark.driver.world import FIRST, StreamClient, task_settings
 
+pytestmark = pytest.mark.no_second_run
+
 
 @dataclass
 class Attempt:

@@ -5,8 +5,12 @@ from itertools import permutations
 from random import Random
 from typing import Final
 
+import pytest
+
 from kinesis_spout.model.handler import Failure
 from kinesis_spout.storm.running.acking import Acker, TreeEnd
+
+pytestmark = pytest.mark.no_second_run
 
 ROOT: Final = 0xA11CE
 

@@ -12,6 +12,8 @@ from kinesis_spout.storm.state.files import StateFiles
 from kinesis_spout.storm.state.manifest import StateManifest, StateUpdate
 from kinesis_spout.storm.state.versions import KeyedState, rescale
 
+pytestmark = pytest.mark.no_second_run
+
 
 @pytest.fixture(autouse=True)
 def address(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:

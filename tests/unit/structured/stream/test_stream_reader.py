@@ -31,6 +31,8 @@ from tests.support.waiting import wait_until
 from tests.unit.structured import spark_in_memory
 from tests.unit.structured.spark_in_memory import Batch, Row, SparkInMemory, options, rows_of
 
+pytestmark = pytest.mark.no_second_run
+
 FIRST, SECOND = "shardId-000000000000", "shardId-000000000001"
 
 Start = Callable[..., SparkInMemory]

@@ -23,6 +23,8 @@ from kinesis_spout.testing import InMemoryDeadLetterSink, ManualClock
 from tests.support.kinesis.in_memory_client import client_error
 from tests.support.kinesis.writable import THROTTLED, WritableKinesis
 
+pytestmark = pytest.mark.no_second_run
+
 
 class Task:
     """A task of partition 3. Mutable: its clock moves."""

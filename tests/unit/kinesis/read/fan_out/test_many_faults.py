@@ -4,6 +4,8 @@ import random
 from collections import Counter
 from contextlib import ExitStack
 
+import pytest
+
 from kinesis_spout.kinesis import FanOutShardGetter, FanOutStream
 from kinesis_spout.kinesis.read.fan_out.subscription_reader import SubscriptionPeriods
 from kinesis_spout.model.errors import KinesisError
@@ -14,6 +16,8 @@ from tests.support.kinesis.fan_out.server import FanOutServer
 from tests.support.kinesis.fan_out.service import FanOutService, PushFault
 from tests.support.kinesis.streams_under_test import LeapingClock
 from tests.support.waiting import wait_until
+
+pytestmark = pytest.mark.no_second_run
 
 FAULTS = 120
 RENEWAL_SECONDS = 0.3

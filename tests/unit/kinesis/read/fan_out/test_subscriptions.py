@@ -21,7 +21,7 @@ from tests.support.kinesis.fan_out.pushed_stream import serve, subscribed
 from tests.support.kinesis.fan_out.server import FanOutServer
 from tests.support.kinesis.fan_out.service import FanOutService, PushFault
 
-pytestmark = pytest.mark.usefixtures("each_decoder")
+pytestmark = [pytest.mark.no_second_run, pytest.mark.usefixtures("each_decoder")]
 
 SHARD = "shardId-000000000000"
 DEADLINE_SECONDS = 120.0
