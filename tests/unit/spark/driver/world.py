@@ -261,7 +261,7 @@ class EngineWorld:
     def __init__(self, shards: int = 1, clock: Clock | None = None) -> None:
         self.clock = clock or SystemClock()
         self.stream = InMemoryStream(
-            "orders", shards=shards, clock=ManualClock(epoch=self.clock.time() - 3600.0)
+            "orders", shards=shards, clock=ManualClock(epoch=self.clock.time() // 1 - 3600.0)
         )
         self.client = StreamClient(self.stream)
         self.zookeeper = InMemoryZooKeeper()
