@@ -3,6 +3,8 @@
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import boto3
@@ -226,9 +228,16 @@ class Operators:
         self.world.sink = filled(*(letter(number) for number in range(1, 1_001)))
         self.config = SpoutConfig.load(stream="orders", app="billing")
 
-    def redrive(self, who: str, done: Callable[[int], object] = lambda _count: None) -> int:
-        with chosen_letters(self.world, self.config, Choice()) as chosen:
-            return put_back(self.world, self.config, chosen, force=False, by=Operator(who=who), done=done)
+    def redrive(
+        self,
+        who: str,
+        done: Callable[[int], object] = lambda _count: None,
+        *,
+        dead_letters: str | None = None,
+    ) -> int:
+        config = replace(self.config, dead_letters=dead_letters)
+        with chosen_letters(self.world, config, Choice()) as chosen:
+            return put_back(self.world, config, chosen, force=False, by=Operator(who=who), done=done)
 
 
 @pytest.fixture
@@ -236,19 +245,28 @@ def operators(client: "KinesisClient") -> Operators:
     return Operators(client)
 
 
+@pytest.mark.parametrize(
+    "places",
+    [
+        (None, None),
+        ("letters", str(Path("letters").absolute())),
+        ("letters/", Path("letters").absolute().as_uri()),
+    ],
+)
 def test_of_two_redrives_of_the_same_letters_the_second_is_refused_and_names_the_first(
-    operators: Operators, client: "KinesisClient"
+    operators: Operators, client: "KinesisClient", places: tuple[str | None, str | None]
 ) -> None:
+    one, two = places
     refused: list[str] = []
 
     def meet(_count: int) -> None:
         if refused:
             return  # nothing is left for a second one
         with pytest.raises(RedriveRuns) as error:
-            operators.redrive("two@there")
+            operators.redrive("two@there", dead_letters=two)
         refused.append(str(error.value))
 
-    assert operators.redrive("one@here", done=meet) == 1_000
+    assert operators.redrive("one@here", done=meet, dead_letters=one) == 1_000
     assert "got one by one@here (command line, since " in refused[0]
     assert operators.redrive("two@there") == 0
     assert len({data for _, data in on_stream(client, "orders")}) == len(on_stream(client, "orders")) == 1_000
