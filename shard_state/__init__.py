@@ -3,13 +3,7 @@
 from shard_state.assignment.assignment import Assignment
 from shard_state.assignment.assignment_planner import AssignmentPlanner
 from shard_state.assignment.group_member import GroupMember, MemberMode
-from shard_state.breaker.circuit_breaker import (
-    BreakerEvent,
-    BreakerNotice,
-    BreakerPause,
-    BreakerRule,
-    CircuitBreaker,
-)
+from shard_state.blame import Blame, Counts, History, Trouble
 from shard_state.checkpoint.checkpoint import Checkpoint
 from shard_state.lineage import Shard, ShardPhase
 from shard_state.local_shard.guarantee import Guarantee
@@ -18,7 +12,7 @@ from shard_state.local_shard.shard_slices import SliceLimits
 from shard_state.owned_shards import OperatorPause, ShardStatus
 from shard_state.position import Position, PositionType, ShardPositions, StartPositions
 from shard_state.retries.ordered_retries import Order
-from shard_state.retries.retry_policy import OUTAGE_CAP_SECONDS, GiveUp, Retry, RetryPolicy
+from shard_state.retries.retry_policy import GiveUp, Retry, RetryPolicy
 from shard_state.run_bounds import RunBounds, ShardBound
 from shard_state.sequence_number import SHARD_END, SHARD_START, SequenceNumber
 from shard_state.slices.slices import (
@@ -38,18 +32,14 @@ from shard_state.tracker.record_life import RecordEvent, RecordState
 from shard_state.tracker.run import Run
 
 __all__ = [
-    "OUTAGE_CAP_SECONDS",
     "SHARD_END",
     "SHARD_START",
     "Assignment",
     "AssignmentPlanner",
-    "BreakerEvent",
-    "BreakerNotice",
-    "BreakerPause",
-    "BreakerRule",
+    "Blame",
     "Capacity",
     "Checkpoint",
-    "CircuitBreaker",
+    "Counts",
     "Delivery",
     "Emission",
     "Exhausted",
@@ -58,6 +48,7 @@ __all__ = [
     "GiveUp",
     "GroupMember",
     "Guarantee",
+    "History",
     "InflightRecordTracker",
     "LocalShardState",
     "MemberMode",
@@ -86,4 +77,5 @@ __all__ = [
     "SlicePlan",
     "StartPositions",
     "StateManager",
+    "Trouble",
 ]

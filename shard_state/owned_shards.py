@@ -9,9 +9,7 @@ are, and a busy shard's records cost nothing more for them.
 
 **Pauses.** A shard rests also while nothing of it may be handed out: it is about to be another's, or an
 operator has paused it. A shard that an operator has paused keeps its owner. What is in flight of it may end,
-and is committed; retries wait as all else does, until the operator ends the pause. The other pause is the
-circuit breaker's (``BreakerPause``): it begins and ends by itself, and while it lasts one probe at a time goes
-out.
+and is committed; retries wait as all else does, until the operator ends the pause.
 """
 
 import math
@@ -20,7 +18,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-from shard_state.breaker.outcome_watch import OutcomeWatch
+from shard_state.blame import Blame
 from shard_state.lineage import ShardPhase
 from shard_state.local_shard.shard_slices import ShardSlices
 from shard_state.sequence_number import SequenceNumber
@@ -148,7 +146,7 @@ class ShardStatus(NamedTuple):
 class OwnedShards:
     """The owned shards of one stream. Mutable; not thread-safe."""
 
-    def __init__(self, watch: OutcomeWatch, message_timeout_seconds: float | None) -> None:
+    def __init__(self, blame: Blame, message_timeout_seconds: float | None) -> None:
         self.slices: dict[str, ShardSlices] = {}
         """Of each of them, by its id."""
         self.turns = RoundRobin()
@@ -156,8 +154,7 @@ class OwnedShards:
         self.leaving: frozenset[str] = frozenset()
         """Shards of which nothing is handed out any more, for they are to be another's."""
         self.operator_pause = OperatorPause()
-        self._watch = watch
-        self._breaker = watch.breaker
+        self._blame = blame
         self._timeout_seconds = message_timeout_seconds
         self.expires_at = -math.inf if message_timeout_seconds is not None else math.inf
         """No delivery times out before."""
@@ -235,8 +232,8 @@ class OwnedShards:
     ) -> list[SlicePlan]:
         if most == 0:
             return []
-        if self._breaker.is_open:
-            return self._plan_probe(now, carried, resting, barred)
+        if self._blame.is_slowed:
+            return self._plan_slowly(now, carried, resting, barred, most)
         ready = [
             (shard_id, slices, held)
             for shard_id in self.turns.round()
@@ -264,30 +261,34 @@ class OwnedShards:
 
     @property
     def keeps_fresh_back(self) -> bool:
-        """Whether the open breaker has no use for fresh records, as the next that is tried is a retry."""
-        if not self._breaker.is_open or self._breaker.prefers_fresh:
+        """Whether deliveries are slow and the next one is a retry."""
+        if not self._blame.is_slowed or self._blame.fresh_first:
             return False
         retry_due = self.next_due()
-        return retry_due is not None and retry_due <= self._breaker.probe_at
+        return retry_due is not None and retry_due <= self._blame.next_try_at
 
-    def _plan_probe(
-        self, now: float, carried: Mapping[str, int], resting: Collection[str], barred: Collection[str]
+    def _plan_slowly(
+        self,
+        now: float,
+        carried: Mapping[str, int],
+        resting: Collection[str],
+        barred: Collection[str],
+        most: int | None,
     ) -> list[SlicePlan]:
-        """Plan the one record that is tried while the breaker is open, if it is time."""
-        if not self._breaker.may_probe(now):
-            return []
-        for fresh in self._breaker.probes_fresh:
+        """Plan the few records that may be tried now while deliveries are slow, all of one shard."""
+        allowed = min(self._blame.allowance(now), math.inf if most is None else most)
+        for fresh in (True, False) if self._blame.fresh_first else (False, True):
             for shard_id in self.turns.round():
                 slices, held = self.slices[shard_id], _carried(shard_id, carried, resting)
-                if shard_id in barred or self.rests(shard_id):
+                if not allowed or shard_id in barred or self.rests(shard_id):
                     continue
                 if not fresh:
-                    plan = slices.plan_retries(now, most=1)
+                    plan = slices.plan_retries(now, most=allowed)
                 else:
-                    plan = None if held is None else slices.plan_fresh(held, probe=True)
+                    plan = None if held is None else slices.plan_fresh(held, slowed=True, most=allowed)
                 if plan is not None:
                     self.turns.served(shard_id)
-                    self._watch.slice_sent(plan)
+                    self._blame.tried(now)
                     return [plan]
         return []
 

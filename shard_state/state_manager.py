@@ -10,7 +10,7 @@ A shell (the plain-Python spout, the micro-batch engine) does all the I/O and ca
     dead_lettered(.)  a dead letter is durable
     leave(...)        shards are to be another's              -> has_left(.)    once nothing of one is out
     to_commit()       what to store now                      -> committed(...)
-    breaker           whether practically every record fails -> resume(), breaker.take_notices()
+    blame             whether the handler is at fault, and deliveries are slow
     pause_by_operator(...)  what an operator has paused
 
 The obligations of the shell: call from one thread; pass a ``now`` that never goes back; write a dead letter for
@@ -29,11 +29,11 @@ the last delivery had no outcome: ``Emission.was_last`` says so, and a shell who
 record up.
 """
 
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from shard_state.breaker.circuit_breaker import BreakerRule
-from shard_state.breaker.outcome_watch import OutcomeWatch
+from shard_state.blame import Blame, Counts
 from shard_state.checkpoint.checkpoint import Checkpoint
 from shard_state.lineage import KnownShards, Shard, ShardPhase
 from shard_state.local_shard.guarantee import Guarantee
@@ -68,7 +68,7 @@ class StateManager:
         capacity: how much may be open, in each shard.
         limits: how large slices may be.
         message_timeout_seconds: of a delivery whose outcome comes by itself; None: it takes what it takes.
-        breaker: when the circuit breaker opens; None: never.
+        max_spared_seconds: for how long a record is spared while the handler is at fault; 0: never.
         guarantee: when a record counts as finished.
         bounds: up to where this run reads; None: on and on.
     """
@@ -83,7 +83,7 @@ class StateManager:
         capacity: Capacity | None = None,
         limits: SliceLimits | None = None,
         message_timeout_seconds: float | None = None,
-        breaker: BreakerRule | None = None,
+        max_spared_seconds: float = 0.0,
         guarantee: Guarantee = Guarantee.AT_LEAST_ONCE,
         bounds: RunBounds | None = None,
     ) -> None:
@@ -96,10 +96,15 @@ class StateManager:
         self._capacity = capacity or Capacity()
         self._limits = limits or SliceLimits()
         self._timeout_seconds = message_timeout_seconds
-        self._watch = OutcomeWatch(breaker, random, retries=self._retry.limit != 0)
-        self.breaker = self._watch.breaker
-        """To look at; what happens to it is reported here."""
-        self._shards = OwnedShards(self._watch, message_timeout_seconds)
+        self.blame = Blame(
+            max_spared_seconds,
+            retry_seconds=self._retry.all_seconds,
+            limit=self._retry.limit,
+            by_key=order is not Order.UNORDERED,
+            by_shard=order is Order.SHARD,
+        )
+        """To look at; what deliveries come to is reported here."""
+        self._shards = OwnedShards(self.blame, message_timeout_seconds)
         self._owned = self._shards.slices
         """The same mapping: it is looked up for every record."""
         self._known = KnownShards(self._owned)
@@ -141,16 +146,18 @@ class StateManager:
             random=self._random,
             order=self.order,
             capacity=self._capacity,
+            blame=self.blame,
             message_timeout_seconds=self._timeout_seconds,
             guarantee=self.guarantee,
             bound=None if self.bounds is None else self.bounds.of_shard(shard_id),
         )
         self._shards.add(shard_id, ShardSlices(state, self._limits))
+        if checkpoint.experience is not None:
+            self.blame.inherit(checkpoint.experience)
 
     def lost(self, shard_ids: Iterable[str]) -> None:
         """Take in that ownerships ended. What was in flight of those shards is somebody else's now."""
         shard_ids = set(shard_ids)
-        self._watch.lost(shard_ids)
         for shard_id in shard_ids & self._owned.keys():
             self._shards.remove(shard_id)
             self._known.lost(shard_id)
@@ -196,7 +203,7 @@ class StateManager:
 
     def may_read(self, shard_id: str, now: float) -> bool:
         """Tell whether a fresh record of a shard may be handed out now."""
-        if self.breaker.is_open and not self.breaker.may_probe(now):
+        if self.blame.is_slowed and not self.blame.allowance(now):
             return False
         slices = self._shards.staying(shard_id)
         return slices is not None and slices.state.may_read
@@ -210,12 +217,9 @@ class StateManager:
         self, shard_id: str, sequence: SequenceNumber, partition_key: str | None, now: float
     ) -> Emission:
         """Decide upon a record just read of an owned shard, and track it."""
-        state = self._owned[shard_id].state
-        if not self.breaker.is_open:
-            return state.emit(sequence, partition_key, now)
-        emission = state.emit(sequence, partition_key, now)
-        if emission.deliver:
-            self._watch.record_sent(Delivery(shard_id, sequence, emission.attempt), now)
+        emission = self._owned[shard_id].state.emit(sequence, partition_key, now)
+        if self.blame.is_slowed and emission.deliver:
+            self.blame.tried(now)
         return emission
 
     def run_room(self, shard_id: str, now: float) -> int:
@@ -225,7 +229,7 @@ class StateManager:
         whose key is blocked are not among them.
         """
         slices = self._shards.staying(shard_id)
-        return 0 if slices is None or self.breaker.is_open else slices.state.run_room(now)
+        return 0 if slices is None or self.blame.is_slowed else slices.state.run_room(now)
 
     def emit_run(self, shard_id: str, run: Run) -> None:
         """Take in that fresh records, as ``run_room`` allows, were handed out together.
@@ -234,10 +238,10 @@ class StateManager:
         """
         self._owned[shard_id].state.emit_run(run)
 
-    def ack_in_run(self, shard_id: str, run: Run, indices: Sequence[int]) -> None:
+    def ack_in_run(self, shard_id: str, run: Run, indices: Sequence[int], now: float) -> None:
         """Finish open records of a run that was handed out under the present ownership, by their index in it."""
         self._owned[shard_id].state.ack_in_run(run, indices)
-        self._watch.acked_first_deliveries(len(indices))
+        self.blame.passed_first(now, len(indices))
 
     def single_out(self, shard_id: str, run: Run, index: int) -> None:
         """Let an open record of a run stand alone, for ``fail`` to decide upon at once: it has no time-out."""
@@ -246,11 +250,11 @@ class StateManager:
     def take_retry(self, shard_id: str, now: float) -> Redelivery | None:
         """Hand out the record of a shard whose retry is due first, if any is and may be tried."""
         slices = self._shards.staying(shard_id)
-        if slices is None or (self.breaker.is_open and not self.breaker.may_probe(now)):
+        if slices is None or (self.blame.is_slowed and not self.blame.allowance(now)):
             return None
         retry = slices.state.take_retry(now)
-        if retry is not None and self.breaker.is_open:
-            self._watch.record_sent(Delivery(shard_id, retry.sequence, retry.attempt), now)
+        if retry is not None:
+            self.blame.tried(now)
         return retry
 
     def ack(self, shard_id: str, sequence: SequenceNumber, now: float) -> bool:
@@ -259,10 +263,12 @@ class StateManager:
         The ack of an earlier delivery finishes the record too.
         """
         slices = self._owned.get(shard_id)
-        if slices is None or not slices.state.ack(sequence, now):
+        if slices is None:
             return False
-        if not self.breaker.is_content:
-            self._watch.acked(shard_id, sequence)
+        attempt = slices.state.tracker.attempts(sequence)
+        if not slices.state.ack(sequence, now):
+            return False
+        self._handled(attempt, now)
         return True
 
     def fail(
@@ -284,7 +290,10 @@ class StateManager:
         slices = self._owned.get(shard_id)
         if slices is None or not slices.state.is_out(sequence, attempt):
             return None
-        spare = self._watch.failed(Delivery(shard_id, sequence, attempt), fate, now)
+        if fate is Fate.REJECTED:
+            self._handled(attempt, now)
+        elif fate not in (Fate.PUT_OFF, Fate.ENDED_PROCESS, Fate.EXPIRED):
+            self._failed(attempt, now)
         decision = slices.state.fail(
             sequence,
             now,
@@ -292,15 +301,12 @@ class StateManager:
             fate=fate,
             partition_key=partition_key,
             delay_seconds=delay_seconds,
-            spare=spare,
         )
         self.turns.wake(shard_id)
-        if self.breaker.is_open:
-            self._forgive()
         return decision
 
     def skip(self, shard_id: str, sequence: SequenceNumber, now: float) -> bool:
-        """Finish a record that was handed out and is too old to be delivered; no outcome for the breaker."""
+        """Finish a record that was handed out and is too old to be delivered; nobody tried it."""
         slices = self._owned.get(shard_id)
         return slices is not None and slices.state.ack(sequence, now)
 
@@ -456,11 +462,8 @@ class StateManager:
         slices = self._shards.of_epoch(plan)
         if slices is None or not slices.is_out(plan):
             return []
-        spare = self._watch.settled(plan, outcome, delivered, now)
-        exhausted = slices.settle(plan, outcome, now, spare=spare)
-        if self.breaker.is_open:
-            self._forgive()
-        return exhausted
+        self._note_slice(plan, outcome, delivered, now)
+        return slices.settle(plan, outcome, now)
 
     def died(self, plan: SlicePlan, held: SliceOutcome | None, now: float) -> list[Exhausted]:
         """Take in that the job of a slice died, or outlived the message time-out, nobody knows at which record.
@@ -474,17 +477,15 @@ class StateManager:
         slices = self._shards.of_epoch(plan)
         if slices is None or not slices.is_out(plan):
             return []
-        spare = self._watch.died(plan, now, guilty=slices.blames(plan, held))
-        exhausted = slices.died(plan, held, now, spare=spare)
-        if self.breaker.is_open:
-            self._forgive()
-        return exhausted
+        guilty = slices.blames(plan, held)
+        if guilty is not None:
+            self._failed(guilty.attempt, now)
+        return slices.died(plan, held, now)
 
-    def withdraw(self, plan: SlicePlan, now: float) -> None:
+    def withdraw(self, plan: SlicePlan) -> None:
         """Take back a slice whose job could not run, through no fault of its records; it is planned again."""
         slices = self._shards.of_epoch(plan)
         if slices is not None and slices.is_out(plan):
-            self._watch.withdrawn(plan, now)
             slices.withdraw(plan)
 
     def isolates(self, plan: SlicePlan, held: SliceOutcome | None) -> bool:
@@ -497,12 +498,6 @@ class StateManager:
         slices = self._shards.of_epoch(plan)
         if slices is not None:
             slices.suspect(plan, count)
-
-    # The circuit breaker
-
-    def resume(self) -> bool:
-        """Let records flow again, as an operator says; False if they do."""
-        return self._watch.resume()
 
     # Finishing and storing
 
@@ -517,12 +512,13 @@ class StateManager:
 
     def to_commit(self, shard_ids: Iterable[str] | None = None) -> list[PendingCommit]:
         """Copy the progress of every dirty shard, or of these as far as they are dirty still."""
+        experience = self.blame.experience()
         named = self._owned.keys() if shard_ids is None else shard_ids
         owned = ((shard_id, self._owned.get(shard_id)) for shard_id in named)
         return [
             PendingCommit(
                 shard_id=shard_id,
-                checkpoint=slices.state.checkpoint(self._app_instance),
+                checkpoint=slices.state.checkpoint(self._app_instance, experience),
                 revision=slices.state.revision,
             )
             for shard_id, slices in owned
@@ -546,9 +542,12 @@ class StateManager:
     # Looking in
 
     def next_due(self) -> float | None:
-        """Tell when the next retry is due, over all shards that have no retries out; or the next probe."""
+        """Tell when the next retry is due, over all shards that have no retries out, and may be tried."""
         soonest = self._shards.next_due()
-        return self.breaker.next_probe(soonest) if self.breaker.is_open else soonest
+        if not self.blame.is_slowed:
+            return soonest
+        at = self.blame.next_try_at
+        return at if soonest is None else max(soonest, at)
 
     @property
     def unresolved(self) -> int:
@@ -579,9 +578,50 @@ class StateManager:
 
     # Inside
 
-    def _forgive(self) -> None:
-        """If the breaker has just opened, let the failures that led to it not count against their records."""
-        for delivery in self._watch.take_opened_by():
-            slices = self._owned.get(delivery.shard_id)
-            if slices is not None:
-                slices.state.forgive(delivery.sequence)
+    def _handled(self, attempt: int, now: float) -> None:
+        if attempt == 1:
+            self.blame.passed_first(now)
+        else:
+            second = attempt == 2  # noqa: PLR2004 - the second try
+            self.blame.note(now, Counts(passed_again=second), passed_late=not second)
+
+    def _failed(self, attempt: int, now: float) -> None:
+        counts = Counts(failed=attempt == 1, failed_again=attempt == 2)  # noqa: PLR2004 - the second try
+        self.blame.note(now, counts, failed_late=not any(counts))
+
+    def _note_slice(self, plan: SlicePlan, outcome: SliceOutcome, delivered: int | None, now: float) -> None:
+        """Have the blame know what came of all records of a slice, before any is decided upon."""
+        held = sum(not failure.was_delivered for failure in outcome.failures)
+        handled = (outcome.count if plan.is_fresh else len(plan.retries)) - held
+        reached = handled if delivered is None else min(handled, delivered)
+        if not reached:
+            self.blame.tried_nothing()
+            return
+        unfinished = outcome.unfinished
+        passed = Counter(
+            attempt for sequence, attempt in _delivered_before(plan, outcome) if sequence not in unfinished
+        )
+        failed = Counter[int]()
+        nothing_known = len(outcome.open_records)
+        for failure in outcome.failures:
+            if failure.fate is Fate.PUT_OFF:
+                nothing_known += 1
+            elif failure.was_delivered:
+                (passed if failure.fate is Fate.REJECTED else failed)[failure.attempt] += 1
+        if plan.is_fresh:
+            others = passed.total() - passed[1] + failed.total() + nothing_known
+            passed[1] = max(0, reached - others)
+        self.blame.note(
+            now,
+            Counts(passed[1], failed[1], passed[2], failed[2]),
+            passed_late=passed.total() - passed[1] - passed[2],
+            failed_late=failed.total() - failed[1] - failed[2],
+        )
+
+
+def _delivered_before(plan: SlicePlan, outcome: SliceOutcome) -> list[Redelivery]:
+    """Name the records of a slice that failed before, with the number of this delivery."""
+    if not plan.is_fresh or outcome.last is None:
+        return list(plan.retries)
+    last = outcome.last
+    return [Redelivery(sequence, count + 1) for sequence, count in plan.attempts if sequence <= last]

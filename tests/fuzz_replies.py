@@ -11,6 +11,7 @@ import base64
 import contextlib
 import json
 import random
+import re
 import socket
 import socketserver
 import threading
@@ -143,7 +144,7 @@ class Service(socketserver.ThreadingTCPServer):
             return right_body(operation, len(data))
         if operation == "GetRecords":
             at = request["ShardIterator"]
-            if not isinstance(at, str) or not at.startswith("at-"):
+            if not (isinstance(at, str) and re.fullmatch("at-[0-9]{1,9}", at)):
                 raise _Refused
             return right_body(operation, int(at[3:]))
         if operation == "GetShardIterator":

@@ -37,7 +37,7 @@ from kinesis_spout.model.record import Record
 from kinesis_spout.ports import Page, StreamSummary
 from kinesis_spout.settings import SpoutConfig
 from kinesis_spout.settings.grammar.shard_positions import resolved_now
-from shard_state import BreakerPause, Exhausted, Order, SequenceNumber, Shard, ShardStatus
+from shard_state import Exhausted, Order, SequenceNumber, Shard, ShardStatus, Trouble
 
 _FIRST_ASSIGNMENT_SECONDS: Final = 1.0
 """How long a start waits for the first assignment that includes this member."""
@@ -229,14 +229,14 @@ class Consumer(ConsumerState):
             return self.last_error or next(iter(self.read_errors.current), None)
 
     @property
-    def breaker_pause(self) -> BreakerPause | None:
+    def trouble(self) -> Trouble | None:
         with self.lock:
-            return self.manager.breaker.pause
+            return self.manager.blame.trouble(self.now)
 
     def resume(self) -> bool:
-        """End the breaker's pause; False if there is none."""
+        """Let deliveries flow that are slow as the handler is at fault; False if none are."""
         with self.lock:
-            resumed = self.manager.resume()
+            resumed = self.manager.blame.resume()
             if resumed and (listener := self.listener) is not None:
                 listener.resumed()
         self._chore_due.set()

@@ -23,8 +23,6 @@ from kinesis_spout.model.errors import KinesisSpoutError
 from kinesis_spout.model.logs import FailureKinds
 from kinesis_spout.settings import SpoutConfig
 from shard_state import (
-    OUTAGE_CAP_SECONDS,
-    BreakerRule,
     Capacity,
     Guarantee,
     Order,
@@ -36,6 +34,8 @@ from shard_state import (
 
 RecordId = tuple[str, SequenceNumber]
 """A shard's id, and a record of it."""
+
+DEFAULT_SPARED_SECONDS: Final = 600.0
 
 _OVERHEAD_BYTES: Final = 500
 """The approximate size of a letter without its record's data."""
@@ -189,6 +189,12 @@ def _weight(letter: DeadLetter) -> int:
     return len(letter.data) + _OVERHEAD_BYTES
 
 
+def _max_spared_seconds(config: SpoutConfig) -> float:
+    if config.max_spared_seconds is not None:
+        return config.max_spared_seconds
+    return DEFAULT_SPARED_SECONDS if config.run_end is None else 0.0
+
+
 def _state_manager(
     config: SpoutConfig, order: Order, ports: Ports, message_timeout_seconds: float | None
 ) -> StateManager:
@@ -207,10 +213,6 @@ def _state_manager(
         capacity=Capacity(records=config.max_pending, holes=config.max_holes),
         limits=SliceLimits(records=config.max_records_per_slice),
         message_timeout_seconds=message_timeout_seconds,
-        breaker=BreakerRule(
-            failure_ratio=config.breaker_failure_ratio,
-            window=config.breaker_window,
-            probes=RetryPolicy(cap_seconds=OUTAGE_CAP_SECONDS, jitter=config.retry_jitter),
-        ),
+        max_spared_seconds=_max_spared_seconds(config),
         bounds=None if config.run_end is None else config.run_end.bounds(ports.clock.time()),
     )

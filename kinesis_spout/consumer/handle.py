@@ -12,7 +12,7 @@ from typing import ClassVar
 from kinesis_spout.consumer.consumer import Consumer
 from kinesis_spout.consumer.counters import Counters
 from kinesis_spout.model.errors import InvalidConfig, KinesisSpoutError
-from shard_state import BreakerPause, ShardStatus
+from shard_state import ShardStatus, Trouble
 
 
 class Handle(ABC):
@@ -82,20 +82,20 @@ class Handle(ABC):
             shards.update(consumer.assigned)
         return dict(shards)
 
-    # The circuit breaker, of each stream separately
+    # A handler that is at fault, for each stream separately
 
     @property
-    def breaker_pause(self) -> BreakerPause | None:
-        """The state of the circuit breaker's pause; None while there is none. Each stream pauses separately.
+    def trouble(self) -> Trouble | None:
+        """What is known of a handler that is at fault; None while it is not. Each stream has its own.
 
-        The pause begins when practically every record failed. A single record is tried at a time, at growing
-        intervals, and nothing is given up. The first that succeeds (or is rejected) ends the pause.
+        Records fail about as often when they are tried again, or as other records do. Their failures do not count
+        then, for `max_spared_seconds`. Where practically none pass, deliveries are slow, until some do.
         """
-        pauses = (consumer.breaker_pause for consumer in self._consumers().values())
-        return next((pause for pause in pauses if pause is not None), None)
+        troubles = (consumer.trouble for consumer in self._consumers().values())
+        return next((trouble for trouble in troubles if trouble is not None), None)
 
     def resume(self) -> bool:
-        """End such pauses now; False if there is none."""
+        """Deliver as fast as before where deliveries are slow; False if none are."""
         resumed = [consumer.resume() for consumer in self._consumers().values()]
         return any(resumed)
 

@@ -147,6 +147,8 @@ class _Page(NamedTuple):
 
 def _shard_of(listed: "ShardTypeDef") -> Shard:
     parents = (listed.get("ParentShardId"), listed.get("AdjacentParentShardId"))
+    if not all(isinstance(name, str) for name in (listed["ShardId"], *filter(None, parents))):
+        raise TypeError(f"expected the names of a shard and its parents, got {listed}")
     hash_range = listed["HashKeyRange"]
     return Shard(
         shard_id=listed["ShardId"],

@@ -73,7 +73,7 @@ class NotNow(RetryLater):
     """Raised by a handler: the record was not tried, because its time has not come; again after ``seconds``.
 
     For a target's rate (see ``KeyedRate``), not for errors: it counts neither as an attempt nor for the
-    circuit breaker. A record can be put off a thousand times (the count restarts with the consumer); from
+    handler. A record can be put off a thousand times (the count restarts with the consumer); from
     then on it counts like `RetryLater`. It always does in ``each_record``, and with another guarantee than
     at_least_once.
 

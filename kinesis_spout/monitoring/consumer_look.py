@@ -107,7 +107,7 @@ class ConsumerLook:
     shards: Sequence[ShardLook]
     buffered_bytes: int
     pause: str | None
-    """What the breaker's pause says; None without one."""
+    """What is known of a handler that is at fault; None while it is not."""
     paused_by_operator: str | None
     retried_error: str | None
     fatal: str | None

@@ -24,8 +24,8 @@ from typing import Any, Final
 
 from kinesis_spout.consumer.consumer import Consumer
 from kinesis_spout.consumer.counters import Counters
-from kinesis_spout.consumer.pause_reports import pause_text
 from kinesis_spout.consumer.ports import ShardReading
+from kinesis_spout.consumer.trouble_reports import trouble_text
 from kinesis_spout.model.errors import KinesisSpoutError
 from kinesis_spout.monitoring.consumer_look import OWNED, ConsumerLook, Life, Retrying, ShardLook
 from shard_state import ShardPhase, ShardStatus
@@ -152,7 +152,7 @@ class ConsumerWatch:
     def _copied(self) -> dict[str, Any]:
         """What is guarded by the consumer's lock."""
         consumer = self._consumer
-        listener, figures, pause = consumer.listener, consumer.figures, consumer.breaker_pause
+        listener, figures, trouble = consumer.listener, consumer.figures, consumer.trouble
         sharing, error = consumer.sharing, consumer.retried_error
         is_over = listener is None or sharing.all_over or consumer.run_is_done
         return {
@@ -169,7 +169,7 @@ class ConsumerWatch:
                 "commits": figures.commits.counted(),
                 "committed_at": figures.committed_at,
                 "buffered_bytes": 0 if listener is None else listener.buffered_bytes,
-                "pause": None if pause is None else pause_text(pause),
+                "pause": None if trouble is None else trouble_text(trouble),
                 "is_over": is_over,
                 "uncommitted": consumer.uncommitted,
                 "paused_by_operator": consumer.paused_by_operator,

@@ -117,7 +117,7 @@ CONSUMER: Final = (
     _counter("assignment_changes", _STREAM,
         "Assignments that the application's leaders have written since it began.", "{assignment}"),
     _gauge("paused", (*_STREAM, "by"),
-        "1 while nothing is handed out: by `breaker` (practically every record fails) or by `operator`.", "1"),
+        "1 while nothing is handed out by an `operator`, or while the `handler` fails for most records.", "1"),
     _gauge("last_progress_timestamp_seconds", _STREAM,
         "When a record was finished last, in seconds since the epoch; 0 before the first.", "s"),
     _gauge("last_commit_timestamp_seconds", _STREAM,

@@ -315,7 +315,7 @@ def _of_consumer(look: ConsumerLook, *, per_shard: bool) -> Iterator[Sample]:
         yield from _samples(labels, {"failures": count}, error=error)
     for state, count in Counter(shard.status.phase for shard in look.shards).items():
         yield from _samples(labels, {"shards": count}, state=state.name.lower())
-    yield from _samples(labels, {"paused": look.pause is not None}, by="breaker")
+    yield from _samples(labels, {"paused": look.pause is not None}, by="handler")
     yield from _samples(labels, {"paused": look.paused_by_operator is not None}, by="operator")
     yield from _samples(labels, {"info": 1}, version=package_version(), member=look.member, door=look.door)
     if per_shard:

@@ -225,12 +225,12 @@ class BufferedShards:
         consumer.manager.emit_run(shard_id, run.tracked)
         self.retained.add_in_runs(shard_id, size_bytes)
 
-    def acked_in_run(self, run: RecordRun, indices: list[int]) -> None:
+    def acked_in_run(self, run: RecordRun, indices: list[int], now: float) -> None:
         """Take in acks of open records of a run; without effect where its shard was lost."""
         if not self._is_owned(run):
             return
         shard_id, records, sizes = run.shard_id, run.records, run.sizes
-        self._consumer.manager.ack_in_run(shard_id, run.tracked, indices)
+        self._consumer.manager.ack_in_run(shard_id, run.tracked, indices, now)
         self.retained.add_in_runs(shard_id, -sum([sizes[index] for index in indices]))
         self._acked([records[index] for index in indices], attempt=1)
         for index in indices:
@@ -254,7 +254,7 @@ class BufferedShards:
             shard_id is None
             or state is None
             or self._caution.watches(shard_id)
-            or self._consumer.manager.breaker.is_open  # they are tried one by one
+            or self._consumer.manager.blame.is_slowed  # they are tried one by one
         ):
             return []
         taken: list[DueRetry] = []
@@ -344,9 +344,10 @@ class BufferedShards:
         noted = self._caution.take(now)
         if self._caution.holds_back():
             return noted
-        if self._consumer.manager.breaker.pause is not None:
-            return self._probe(now)  # a record of any age: nothing is given up now
-        self._age = RecordAge.of(self._consumer.config, self._consumer.ports.clock.time())
+        if not self._consumer.manager.blame.is_troubled:  # otherwise nothing is given up now
+            self._age = RecordAge.of(self._consumer.config, self._consumer.ports.clock.time())
+        if self._consumer.manager.blame.is_slowed:
+            return self._taken_slowly(now)
         while (shard_id := self._turns.current(now)) is not None:
             try:
                 taken = self._next_of(shard_id, now)
@@ -398,12 +399,12 @@ class BufferedShards:
     def _max_bytes(self) -> int:
         return self._consumer.config.max_buffered_bytes // self._consumer.sharers
 
-    def _probe(self, now: float) -> Retained | None:
-        """The one record that is tried while the circuit breaker is open, if it is time."""
+    def _taken_slowly(self, now: float) -> Retained | None:
+        """The record that is tried next while deliveries are slow, if it is time."""
         manager = self._consumer.manager
-        if not manager.breaker.may_probe(now):
+        if not manager.blame.allowance(now):
             return None
-        for fresh in manager.breaker.probes_fresh:
+        for fresh in (True, False) if manager.blame.fresh_first else (False, True):
             give = self._fresh if fresh else self._due_retry
             for shard_id in self._turns.round():
                 self._turns.served(shard_id)
@@ -464,13 +465,14 @@ class BufferedShards:
         return self._age is None or not self._expires(retained, self._age, now)
 
     def _give_up(self, retained: Retained, now: float) -> None:
-        """Fail a record whose last delivery ended with its process: it is given up, unless nothing is now."""
+        """Fail a record whose last delivery ended with its process: it is given up."""
         record, consumer = retained.record, self._consumer
         decision = consumer.manager.fail(
             record.shard_id,
             retained.sequence,
             now,
             attempt=record.attempt,
+            fate=Fate.ENDED_PROCESS,
             partition_key=record.partition_key,
         )
         if isinstance(decision, Exhausted):

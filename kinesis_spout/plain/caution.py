@@ -64,7 +64,7 @@ class Caution:
             del self._handed_out[shard_id]
             return False
         self._handed_out[shard_id] = number
-        if (attempt == 1 and number & before) or self._consumer.manager.breaker.pause is not None:
+        if (attempt == 1 and number & before) or self._consumer.manager.blame.is_troubled:
             return False
         state = self._consumer.manager.shard(shard_id)
         assert state is not None, "it was read just now"

@@ -15,7 +15,7 @@ What was handed out of a run stays together, as a ``RecordRun``, until the last 
 told of acks run by run, a record that failed is singled out, and all deliveries of a run have one deadline.
 
 A failure is noted here, too, if no record of the run has to wait for it. After ``_MOST_FAILED`` of them somebody
-gathers, so that the circuit breaker opens in time.
+gathers, so that deliveries slow down in time.
 
 A run ends after ``_LONGEST_SECONDS`` at the latest: then retries are due, deadlines pass, other shards have their
 turn. One that was as long as it might be, and was handed out whole, is followed by a longer one; any other by a
@@ -269,7 +269,7 @@ class RecordsAtHand:
                 indices = [index for _, _, _, index in each]
                 if run.was_late:
                     indices = [index for index in indices if not run.tracked.ended[index]]
-                self._shards.acked_in_run(run, indices)
+                self._shards.acked_in_run(run, indices, now)
                 self._forget_finished(run)
         acked.clear()
 

@@ -23,7 +23,7 @@ _TOPICS: Final = {  # headings, and the rows' ``setting`` under each, in their o
     "Retries, time-outs and order": (
         "guarantee", "retry_backoff_seconds", "retry_backoff_multiplier", "retry_backoff_cap_seconds",
         "retry_jitter", "order", "message_timeout_seconds", "record_timeout_seconds",
-        "maximum_record_age_seconds", "expired_records", "breaker_failure_ratio", "breaker_window",
+        "maximum_record_age_seconds", "expired_records", "max_spared_seconds",
         "deadline_seconds", "delivery_timeout_seconds",
     ),
     "How much at a time": (

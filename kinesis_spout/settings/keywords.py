@@ -74,8 +74,7 @@ class SpoutSettings(ZooKeeperKeywords, KinesisKeywords, total=False):
     concurrency: int
     record_timeout_seconds: float | None
     message_timeout_seconds: float | None
-    breaker_failure_ratio: float | None
-    breaker_window: int
+    max_spared_seconds: float | None
     max_records_per_fetch: int
     max_fetch_bytes_per_second: int
     max_total_fetch_bytes_per_second: int | None

@@ -81,8 +81,7 @@ class SpoutConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     concurrency: int
     record_timeout_seconds: float | None
     message_timeout_seconds: float | None
-    breaker_failure_ratio: float | None
-    breaker_window: int
+    max_spared_seconds: float | None
     max_records_per_fetch: int
     max_fetch_bytes_per_second: int
     max_total_fetch_bytes_per_second: int | None

@@ -13,8 +13,8 @@ record. LATEST and timestamps are resolved when the entry is made, and carried.
 end offset alone defines a batch's data exactly: Spark does not store the start of the first batch, and a
 replay that started at TRIM_HORIZON could not notice that records were trimmed meanwhile.
 
-``since`` is when nothing that follows had arrived yet (seconds since the epoch): it tells a shard that was idle from one
-whose records retention took, once the record at ``after`` is gone.
+``since`` is when nothing that follows had arrived yet (seconds since the epoch): once the record at ``after`` is
+gone, it tells a shard that was idle from one whose records retention took.
 
 A shard at its end (``drained``: its last page was read) stays in the offset while the stream lists it. So a
 child that is found later shows whether its parents were read to their end, also when the query was down at

@@ -229,6 +229,7 @@ def run(
         "app": "testing",
         "initial_position": "trim_horizon",
         "retry_jitter": 0.0,
+        "max_spared_seconds": 0,
         **settings,
     }
     config = SpoutConfig.of(**chosen)

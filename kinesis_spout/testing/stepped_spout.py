@@ -90,8 +90,8 @@ class SteppedSpout(RecordSpout):
     def _next_of(self, consumer: "_SteppedConsumer") -> float:
         with consumer.lock:
             retry_at = consumer.manager.next_due()
-            # What is unread waits with the rest while the circuit breaker is open.
-            to_read = consumer.manager.breaker.pause is None and not self._is_read_up(consumer)
+            # What is unread waits with the rest while deliveries are slow.
+            to_read = not consumer.manager.blame.is_slowed and not self._is_read_up(consumer)
         moments = [inf if retry_at is None else retry_at]
         if consumer.letters or to_read:
             moments.append(consumer.chores_at)

@@ -304,7 +304,9 @@ class InMemoryStream:
         after = number - 1 if is_at else number
         newest = self._next_number if log.closed_at is None else log.last
         if not log.first_number <= number <= newest:
-            raise DataLoss(f"InvalidArgumentException: {position} did not come from {log.shard.shard_id}")
+            raise DataLoss(
+                f"InvalidArgumentException: {position} is outside of {log.shard.shard_id}, or of its retention"
+            )
         return after
 
     def _raise_injected(self, shard_id: str) -> None:

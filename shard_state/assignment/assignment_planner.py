@@ -12,8 +12,8 @@ ones by their throughput. A shard of which nobody has said a rate counts as an a
 shards. Moves because rates have changed wait, as each of them stops a shard for a moment, and rates differ from
 minute to minute: a member gives shards away once it has had too much, at every plan, for ``LASTING_SECONDS``, and
 then not before it has had too much for as long again. A shard that was moved rests, twice as long after each move,
-up to ``LONGEST_REST_SECONDS``; once it stayed for three times as long again, it begins anew. So load that comes and
-goes for minutes, wherever shards are, does not keep moving them. A new leader begins to wait anew.
+up to ``LONGEST_REST_SECONDS``; once it stayed for three times as long again, it begins anew. So load that comes
+and goes for minutes, wherever shards are, does not keep moving them. A new leader begins to wait anew.
 
 **Even.** Each member has a share of everything, in proportion to its weight. Its *excess* is what it has beyond
 its share: of the load, or of the number of shards; it is negative below. A shard is moved only to a member

@@ -10,6 +10,7 @@
     data_losses   how often records can have been trimmed unread, each of which was logged
     epoch      the ownership under which this was written
     app_instance   which start of which application wrote it
+    experience     what its deliveries came to lately (``shard_state.blame``), for whoever goes on
 
 The holes are only a saving: without them records are delivered again, none is lost. So two rules make them
 safe. On re-read, the first record after the base must not lie beyond the anchor, else holes and attempts are
@@ -30,9 +31,10 @@ know is ignored.
 
 import json
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
+from shard_state.blame import Experience
 from shard_state.checkpoint import hole_map
 from shard_state.checkpoint.hole_map import Attempts, Hole
 from shard_state.errors import InvalidCheckpoint
@@ -78,6 +80,9 @@ class Checkpoint:
     data_losses: int = 0
     epoch: int = 0
     app_instance: str = ""
+    experience: Experience | None = None
+    _encoded: bytes | None = field(default=None, init=False, repr=False, compare=False)
+    """What ``encode`` gave."""
 
     @classmethod
     def beginning_at(
@@ -112,10 +117,20 @@ class Checkpoint:
     def encode(self, max_bytes: int = MAX_ENCODED_BYTES) -> bytes:
         """Give the stored form, at most ``max_bytes`` long: leaves out what is furthest from the base.
 
+        Of as many bytes as are stored it is written once.
+
         Raises:
             InvalidCheckpoint: the start is LATEST, which must be resolved before it is stored (invariant 9);
                 or holes and attempts are not in order beyond the base.
         """
+        if max_bytes != MAX_ENCODED_BYTES:
+            return self._written(max_bytes)
+        if self._encoded is None:
+            object.__setattr__(self, "_encoded", self._written(max_bytes))
+        assert self._encoded is not None
+        return self._encoded
+
+    def _written(self, max_bytes: int) -> bytes:
         if self.start.type is PositionType.LATEST:
             raise InvalidCheckpoint(
                 "expected a resolved start, got LATEST: resolved again after a restart, it would skip records; "
@@ -130,6 +145,8 @@ class Checkpoint:
         }
         if self.parents is not None:
             document["parents"] = self.parents
+        if self.experience is not None:
+            document["experience"] = self.experience.as_numbers()
         if self.anchor is not None:
             document["anchor"] = str(self.anchor)
         if self.since is not None:
@@ -203,6 +220,7 @@ def next_ownership(
 
 def _decoded(document: dict[str, Any], holes: tuple[Hole, ...], attempts: tuple[Attempts, ...]) -> Checkpoint:
     anchor, parents = document.get("anchor"), document.get("parents")
+    numbers = document.get("experience")
     return Checkpoint(
         start=Position.from_document(document["start"]),
         base=SequenceNumber.parse(document["base"]),
@@ -214,6 +232,7 @@ def _decoded(document: dict[str, Any], holes: tuple[Hole, ...], attempts: tuple[
         data_losses=whole_number(document.get("data_losses", 0)),
         epoch=whole_number(document["epoch"]),
         app_instance=text(document["app_instance"]),
+        experience=None if numbers is None else Experience.of_numbers(numbers),
     )
 
 

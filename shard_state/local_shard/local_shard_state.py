@@ -13,6 +13,7 @@ from itertools import starmap, takewhile
 from math import ceil, inf
 from typing import Final
 
+from shard_state.blame import Blame, Experience
 from shard_state.checkpoint.checkpoint import Checkpoint
 from shard_state.errors import OutOfOrder
 from shard_state.lineage import Shard, ShardPhase
@@ -66,6 +67,7 @@ class Emission:
 SINCE_SECONDS: Final = 3600.0
 """How much later ``since`` must be than what is stored for it alone to be stored: retention is a day at least."""
 
+_FINAL: Final = (Fate.REJECTED, Fate.ENDED_PROCESS, Fate.EXPIRED)
 _FIRST_DELIVERY: Final = Emission(deliver=True)
 _READING: Final = ShardPhase.READING
 _UNORDERED: Final = Order.UNORDERED
@@ -83,6 +85,7 @@ class LocalShardState:
         random: Callable[[], float],
         order: Order,
         capacity: Capacity,
+        blame: Blame | None = None,
         message_timeout_seconds: float | None = None,
         guarantee: Guarantee = Guarantee.AT_LEAST_ONCE,
         bound: ShardBound | None = None,
@@ -99,6 +102,7 @@ class LocalShardState:
         self.bound = bound
         """Up to where this run reads; None: on and on."""
         self._retry = retry
+        self._blame = blame or Blame(limit=retry.limit)
         self._random = random
         self._capacity = capacity
         self._stored = checkpoint
@@ -112,6 +116,8 @@ class LocalShardState:
         self.revision = 0
         """Grows with every change of what would be stored. Give it back to ``mark_committed`` with a copy."""
         self._committed_revision = 0
+        self._copy = -1, checkpoint
+        """The last copy, and its revision."""
         self.look_for_bound()
 
     # Reading
@@ -326,7 +332,6 @@ class LocalShardState:
         fate: Fate = Fate.FAILED,
         partition_key: str | None = None,
         delay_seconds: float | None = None,
-        spare: bool = False,
     ) -> Retry | Exhausted | None:
         """Decide upon a record whose delivery number ``attempt`` came to ``fate``, and was not held.
 
@@ -338,8 +343,6 @@ class LocalShardState:
                 records do not wait for it, unless they did already: then as for any that was given up.
             partition_key: what names the line in which later records wait.
             delay_seconds: the handler's own wish for the delay.
-            spare: whether the delivery does not count against the limit, so that nothing is given up but what is
-                rejected. Nor does it if it was put off, for ``MOST_PUT_OFF`` deliveries of a record.
 
         Returns:
             When it comes again, or that it must be dead-lettered; None if the report changes nothing: that
@@ -347,7 +350,7 @@ class LocalShardState:
         """
         if not self.is_out(sequence, attempt):
             return None
-        decision = self.decide(sequence, attempt, fate, delay_seconds=delay_seconds, spare=spare)
+        decision = self.decide(sequence, attempt, fate, now, delay_seconds=delay_seconds)
         self.revision += 1
         if isinstance(decision, GiveUp):
             self.tracker.apply(sequence, RecordEvent.EXHAUST)
@@ -355,8 +358,8 @@ class LocalShardState:
                 return self.exhausted(sequence, attempt - 1, fate)
             self.retries.block(sequence, partition_key)
             return self.exhausted(sequence, attempt, fate)
-        if decision.spared:
-            self.tracker.spare(sequence)
+        if decision.history is not None:
+            self.tracker.remember(sequence, decision.history)
         self.tracker.apply(sequence, RecordEvent.FAIL)
         self.retries.wait(sequence, partition_key, now + decision.delay_seconds)
         return decision
@@ -366,23 +369,24 @@ class LocalShardState:
         sequence: SequenceNumber,
         attempt: int,
         fate: Fate,
+        now: float,
         *,
         delay_seconds: float | None,
-        spare: bool,
     ) -> Retry | GiveUp:
-        """Say what follows for a failed record, without changing anything; the arguments are those of ``fail``."""
-        if fate is Fate.EXPIRED or self._guarantee is not Guarantee.AT_LEAST_ONCE:
+        """Say what follows for a failed record, once the blame knows of it; the arguments are those of ``fail``.
+
+        A delivery that was put off is none, for ``MOST_PUT_OFF`` deliveries of a record.
+        """
+        if fate in _FINAL or self._guarantee is not Guarantee.AT_LEAST_ONCE:
             return GiveUp()
-        spared = self.tracker.spared(sequence)
-        spare = spare or (fate is Fate.PUT_OFF and spared < MOST_PUT_OFF)
-        return self._retry.decide(
-            # Where nothing counts the delays grow all the same: nobody knows for how long nothing will.
-            attempts=attempt if spare else max(1, attempt - spared),
-            random=self._random(),
-            rejected=fate is Fate.REJECTED,
-            delay_seconds=delay_seconds,
-            spare=spare,
-        )
+        history = self.tracker.history(sequence)
+        if fate is Fate.PUT_OFF and (history is None or history.put_off < MOST_PUT_OFF):
+            history = self._blame.put_off(history, now)
+        else:
+            gives_up, history = self._blame.weigh(history, attempt, now)
+            if gives_up:
+                return GiveUp()
+        return self._retry.after(history, random=self._random(), delay_seconds=delay_seconds)
 
     def exhausted(self, sequence: SequenceNumber, attempts: int, fate: Fate) -> Exhausted:
         return Exhausted(
@@ -392,12 +396,6 @@ class LocalShardState:
             rejected=fate is Fate.REJECTED,
             expired=fate is Fate.EXPIRED,
         )
-
-    def forgive(self, sequence: SequenceNumber) -> None:
-        """Let one failure of a record, which counted, not count, unless the record is given up or finished."""
-        if self.tracker.state(sequence) in (RecordState.WAITING, RecordState.IN_FLIGHT):
-            self.tracker.spare(sequence)
-            self.revision += 1
 
     def take_retry(self, now: float) -> Redelivery | None:
         """Hand out the record whose retry is due first, if any is."""
@@ -485,8 +483,18 @@ class LocalShardState:
     def is_dirty(self) -> bool:
         return self.revision != self._committed_revision
 
-    def checkpoint(self, app_instance: str) -> Checkpoint:
-        """Take a copy of the progress, to be stored under the epoch of this ownership."""
+    def checkpoint(self, app_instance: str, experience: Experience | None = None) -> Checkpoint:
+        """Take a copy of the progress, and the experience, to be stored under the epoch of this ownership.
+
+        It is the same one, encoded once, until the revision grows: a commit that failed is made again.
+        """
+        revision, copy = self._copy
+        if revision != self.revision or copy.app_instance != app_instance:
+            copy = self._copied(app_instance, experience)
+            self._copy = self.revision, copy
+        return copy
+
+    def _copied(self, app_instance: str, experience: Experience | None) -> Checkpoint:
         stored, tracker = self._stored, self.tracker
         if self.phase in (ShardPhase.FINISHED, ShardPhase.OVER):
             return replace(
@@ -498,6 +506,7 @@ class LocalShardState:
                 since=self.since,
                 data_losses=self.data_losses,
                 app_instance=app_instance,
+                experience=None,
             )
         base, anchor = tracker.base, tracker.anchor
         if self._guarantee is Guarantee.AT_LEAST_ONCE:
@@ -517,6 +526,7 @@ class LocalShardState:
             data_losses=self.data_losses,
             epoch=self.epoch,
             app_instance=app_instance,
+            experience=experience,
         )
 
     def mark_committed(self, checkpoint: Checkpoint, revision: int) -> None:

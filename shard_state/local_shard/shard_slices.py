@@ -142,9 +142,9 @@ class ShardSlices:
         return self._retries_out
 
     def plan_fresh(
-        self, carried: int, *, probe: bool = False, most: float = inf, coalesces: bool = False
+        self, carried: int, *, slowed: bool = False, most: float = inf, coalesces: bool = False
     ) -> SlicePlan | None:
-        """Plan the next fresh slice. Of a ``probe`` one record is delivered."""
+        """Plan the next fresh slice. Of a ``slowed`` one ``most`` records are delivered, of any number read."""
         isolation = self._isolation[True]
         if not self.may_plan_fresh(carried):
             return None
@@ -152,10 +152,11 @@ class ShardSlices:
         limit = self._limits.records
         deliveries = int(most) if coalesces and most < inf else None
         max_failures, room = self.state.max_failures, self.state.room
-        if probe:
+        if slowed:
             # What was finished before the restart is passed over, however much that is.
-            limit = limit if tracker.restored_holes else 1
-            room = deliveries = 1
+            deliveries = int(min(most, room))
+            limit = limit if tracker.restored_holes else deliveries
+            room = deliveries
         elif deliveries is None:
             limit = int(min(limit, most))
         if isolation.alone and not self.backlog:
@@ -207,18 +208,8 @@ class ShardSlices:
     def is_out(self, plan: SlicePlan) -> bool:
         return plan == (self._fresh_out if plan.is_fresh else self._retries_out)
 
-    def settle(
-        self,
-        plan: SlicePlan,
-        outcome: SliceOutcome,
-        now: float,
-        *,
-        spare: bool = False,
-    ) -> list[Exhausted]:
-        """Take in what came of a slice; one that is not out changes nothing. Returns what must be dead-lettered.
-
-        With ``spare`` no failure counts against the limit (see ``LocalShardState.fail``).
-        """
+    def settle(self, plan: SlicePlan, outcome: SliceOutcome, now: float) -> list[Exhausted]:
+        """Take in what came of a slice, unless it is not out. Returns what must be dead-lettered."""
         if not self._returned(plan):
             return []
         isolation = self._isolation[plan.is_fresh]
@@ -229,14 +220,14 @@ class ShardSlices:
                 self._failing = len(outcome.failures) / outcome.count
             isolation.survived(outcome.count, alone=plan.alone)
             self._isolate(outcome)
-            return self._acquitted(settle_fresh(self.state, outcome, now, spare=spare))
+            return self._acquitted(settle_fresh(self.state, outcome, now))
         if not self._is_isolated(plan):
             held = sum(failure.held for failure in outcome.failures)
             isolation.survived(len(plan.retries) - held, alone=plan.alone)
         waiting = {failure.sequence for failure in outcome.failures if failure.held}
         self._suspects -= {retry.sequence for retry in plan.retries} - waiting
         self._isolate(outcome)
-        exhausted = settle_retries(self.state, plan.retries, outcome, now, spare=spare)
+        exhausted = settle_retries(self.state, plan.retries, outcome, now)
         for acked in {retry.sequence for retry in plan.retries} - outcome.unfinished:
             self._isolation[False].acquit(acked)
         return self._acquitted(exhausted)
@@ -256,14 +247,7 @@ class ShardSlices:
             return None
         return Delivery(plan.shard_id, *suspects[0])
 
-    def died(
-        self,
-        plan: SlicePlan,
-        held: SliceOutcome | None,
-        now: float,
-        *,
-        spare: bool = False,
-    ) -> list[Exhausted]:
+    def died(self, plan: SlicePlan, held: SliceOutcome | None, now: float) -> list[Exhausted]:
         """Take in that the job of a slice died, nobody knows at which record: it is planned again, alone.
 
         If it was alone it is halved, or its one record is isolated. ``StateManager.died`` says what ``held`` is.
@@ -271,14 +255,12 @@ class ShardSlices:
         if not self._returned(plan):
             return []
         if plan.is_fresh:
-            return self._fresh_died(plan, held, now, spare=spare)
+            return self._fresh_died(plan, held, now)
         if self._is_isolated(plan) or self._isolation[False].died(len(plan.retries), alone=plan.alone):
             retry = plan.retries[0]
             self._isolation[False].isolate(retry.sequence)
             key = held.failures[0].partition_key if held and held.failures else None
-            decision = self.state.fail(
-                retry.sequence, now, attempt=retry.attempt, partition_key=key, spare=spare
-            )
+            decision = self.state.fail(retry.sequence, now, attempt=retry.attempt, partition_key=key)
             return self._acquitted([decision] if isinstance(decision, Exhausted) else [])
         self._wait_on(plan)
         return []
@@ -292,14 +274,7 @@ class ShardSlices:
         for retry in plan.retries:
             self.state.withdraw(retry.sequence, None)
 
-    def _fresh_died(
-        self,
-        plan: SlicePlan,
-        held: SliceOutcome | None,
-        now: float,
-        *,
-        spare: bool,
-    ) -> list[Exhausted]:
+    def _fresh_died(self, plan: SlicePlan, held: SliceOutcome | None, now: float) -> list[Exhausted]:
         fresh, retried = self._isolation[True], self._isolation[False]
         if not plan.alone or held is None:
             fresh.died(plan.limit, alone=False)
@@ -310,7 +285,7 @@ class ShardSlices:
             guilty = suspects[0]._replace(fate=Fate.KILLED_WORKER, attempt=suspects[0].attempt + 1)
             held = replace(held, failures=(guilty,))
             self._isolate(held)
-        return self._acquitted(settle_fresh(self.state, held, now, spare=spare))
+        return self._acquitted(settle_fresh(self.state, held, now))
 
     def _isolate(self, outcome: SliceOutcome) -> None:
         for failure in outcome.failures:

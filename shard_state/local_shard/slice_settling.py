@@ -10,12 +10,8 @@ from shard_state.tracker.record_life import RecordState
 from shard_state.tracker.span import Carved
 
 
-def settle_fresh(
-    state: LocalShardState, outcome: SliceOutcome, now: float, *, spare: bool = False
-) -> list[Exhausted]:
+def settle_fresh(state: LocalShardState, outcome: SliceOutcome, now: float) -> list[Exhausted]:
     """Track what came of a fresh slice, and decide upon its failures. What is open stays in flight.
-
-    ``spare`` is as in ``LocalShardState.fail``.
 
     Raises:
         OutOfOrder: it does not come after every record read before, or comes after the shard's end, or its
@@ -28,11 +24,7 @@ def settle_fresh(
         state.before_tracking(outcome.first)
         decisions = {
             failure.index: state.decide(
-                failure.sequence,
-                failure.attempt,
-                failure.fate,
-                delay_seconds=failure.delay_seconds,
-                spare=spare,
+                failure.sequence, failure.attempt, failure.fate, now, delay_seconds=failure.delay_seconds
             )
             for failure in outcome.failures
             if not failure.held
@@ -57,17 +49,9 @@ def settle_fresh(
 
 
 def settle_retries(
-    state: LocalShardState,
-    retries: tuple[Redelivery, ...],
-    outcome: SliceOutcome,
-    now: float,
-    *,
-    spare: bool = False,
+    state: LocalShardState, retries: tuple[Redelivery, ...], outcome: SliceOutcome, now: float
 ) -> list[Exhausted]:
-    """Ack the retried records that neither failed nor are open, and decide upon those that failed.
-
-    ``spare`` is as in ``LocalShardState.fail``.
-    """
+    """Ack the retried records that neither failed nor are open, and decide upon those that failed."""
     unfinished = outcome.unfinished
     attempts = {retry.sequence: retry.attempt for retry in retries}
     decisions = {
@@ -78,7 +62,6 @@ def settle_retries(
             fate=failure.fate,
             partition_key=failure.partition_key,
             delay_seconds=failure.delay_seconds,
-            spare=spare,
         )
         for failure in outcome.failures
         if not failure.held
@@ -112,7 +95,7 @@ def _carved(outcome: SliceOutcome, decisions: Mapping[int, Retry | GiveUp]) -> l
                 previous=record.previous,
                 state=state,
                 attempts=record.attempt,
-                spared=int(isinstance(decision, Retry) and decision.spared),
+                history=decision.history if isinstance(decision, Retry) else None,
             )
         )
     return carved

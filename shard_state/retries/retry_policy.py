@@ -9,8 +9,12 @@ import math
 from dataclasses import dataclass, field
 from typing import Final
 
+from shard_state.blame import History
+
 OUTAGE_CAP_SECONDS: Final = 15.0
-"""The longest delay while the handler, and no record, seems to be at fault: so soon is its mend noticed."""
+"""The longest delay of a record that is tried beyond its limit: so soon is the mend of a handler noticed."""
+
+_MOST_SUMMED: Final = 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -18,8 +22,8 @@ class Retry:
     """Deliver the record again, ``delay_seconds`` from now."""
 
     delay_seconds: float
-    spared: bool = field(default=False, compare=False)
-    """The delivery that failed does not count against the limit."""
+    history: History | None = field(default=None, compare=False)
+    """What is known of the record from now on."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,34 +61,36 @@ class RetryPolicy:
                 raise ValueError(f"expected {name} to be {range_}, got {getattr(self, name)!r}")
 
     def decide(
-        self,
-        *,
-        attempts: int,
-        random: float,
-        rejected: bool = False,
-        delay_seconds: float | None = None,
-        spare: bool = False,
+        self, *, attempts: int, random: float, rejected: bool = False, delay_seconds: float | None = None
     ) -> Retry | GiveUp:
-        """Decide upon a record that has just failed.
+        """Decide upon something that has just failed, by how often it was tried alone.
 
         Args:
-            attempts: how often it was delivered, this time included: 1 or more.
+            attempts: how often, this time included: 1 or more.
             random: from [0, 1).
-            rejected: the handler said that no retry can help.
-            delay_seconds: the handler's own wish, which replaces the computed delay.
-            spare: give nothing up but what is rejected, whatever the limit, and delay it for no longer than
-                ``OUTAGE_CAP_SECONDS``.
+            rejected: no retry can help.
+            delay_seconds: a wish for the delay, which replaces the computed one.
         """
-        if rejected or (not spare and self.limit is not None and attempts > self.limit):
+        if rejected or (self.limit is not None and attempts > self.limit):
             return GiveUp()
-        delay = self._delay(attempts, random, delay_seconds)
-        if spare and delay_seconds is None:
-            delay = min(delay, OUTAGE_CAP_SECONDS)
-        return Retry(delay_seconds=delay, spared=spare)
+        return self.again(attempts=attempts, random=random, delay_seconds=delay_seconds)
 
     def again(self, *, attempts: int, random: float, delay_seconds: float | None = None) -> Retry:
         """Say when something is tried again, whatever the limit. The arguments are those of ``decide``."""
         return Retry(delay_seconds=self._delay(attempts, random, delay_seconds))
+
+    def after(self, history: History, *, random: float, delay_seconds: float | None = None) -> Retry:
+        """Say when a record with such a history is tried again."""
+        delay = self._delay(max(1, history.failures), random, delay_seconds)
+        if delay_seconds is None and history.spared:
+            delay = min(delay, OUTAGE_CAP_SECONDS)
+        return Retry(delay_seconds=delay, history=history)
+
+    @property
+    def all_seconds(self) -> float:
+        """How long all retries take together, at most; of those without a limit, the first three."""
+        limit = 3 if self.limit is None else self.limit
+        return sum(self._backoff(attempts) for attempts in range(1, min(limit, _MOST_SUMMED) + 1))
 
     def _delay(self, attempts: int, random: float, delay_seconds: float | None) -> float:
         if delay_seconds is not None:

@@ -111,6 +111,8 @@ class Fate(Enum):
     """It was not delivered this time, because an earlier record of its key has to come first."""
     SUSPECTED = auto()
     """It is held because it was under way, with others, when the worker died: such records come one at a time."""
+    ENDED_PROCESS = auto()
+    """As often as it may be delivered it ended the whole process, or its owner's time: it is given up."""
     EXPIRED = auto()
     """It was too old to be delivered this time, and is given up. Nothing waits for that."""
 

@@ -33,6 +33,7 @@ both.
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
+from shard_state.blame import History
 from shard_state.checkpoint.checkpoint import Checkpoint, Hole, fits
 from shard_state.errors import OutOfOrder
 from shard_state.sequence_number import SequenceNumber
@@ -111,14 +112,14 @@ class InflightRecordTracker:
         span = self._unresolved.get(sequence)
         return self.restored_attempts.get(sequence, 0) if span is None else span.attempts
 
-    def spared(self, sequence: SequenceNumber) -> int:
-        """Tell how many of those deliveries do not count against the retry limit."""
+    def history(self, sequence: SequenceNumber) -> History | None:
+        """Tell what is known of a record that failed."""
         span = self._unresolved.get(sequence)
-        return 0 if span is None else span.spared
+        return None if span is None else span.history
 
-    def spare(self, sequence: SequenceNumber) -> None:
-        """Note that one delivery of an unfinished record that stands alone does not count."""
-        self._unresolved[sequence].spared += 1
+    def remember(self, sequence: SequenceNumber, history: History) -> None:
+        """Note what is known of an unfinished record that stands alone."""
+        self._unresolved[sequence].history = history
 
     # Handing out
 

@@ -11,6 +11,7 @@ from collections import deque
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
+from shard_state.blame import History
 from shard_state.errors import OutOfOrder
 from shard_state.sequence_number import SequenceNumber
 from shard_state.tracker.record_life import RecordState
@@ -32,8 +33,8 @@ class Carved(NamedTuple):
     """WAITING, EXHAUSTED, or IN_FLIGHT: its outcome is not known yet."""
     attempts: int
     """How often it was delivered; 0 if it was held back undelivered."""
-    spared: int = 0
-    """How many of these do not count against the retry limit."""
+    history: History | None = None
+    """What is known of it, if it failed."""
 
 
 class Span:
@@ -44,11 +45,11 @@ class Span:
         "count",
         "deadline",
         "first",
+        "history",
         "last",
         "next",
         "prev",
         "queued",
-        "spared",
         "state",
     )
 
@@ -62,8 +63,8 @@ class Span:
         """How many records. Of a finished span nobody asks."""
         self.state = state
         self.attempts = attempts
-        self.spared = 0
-        """How many of its deliveries do not count against the retry limit."""
+        self.history: History | None = None
+        """What is known of it, if it failed under the present ownership."""
         self.prev: Span | None = None
         self.next: Span | None = None
         self.deadline: float | None = None
@@ -80,7 +81,7 @@ class Span:
         pieces: list[Span] = []
         index, first = 0, self.first
         for record in sorted(carved, key=lambda record: record.index):
-            at, sequence, previous, state, attempts, spared = record
+            at, sequence, previous, state, attempts, history = record
             run = at - index
             if run < 0 or not self._fits(record, first, run):
                 raise OutOfOrder(
@@ -91,7 +92,7 @@ class Span:
                 assert previous is not None
                 pieces.append(Span(first, previous, run, _FINISHED, 0))
             piece = Span(sequence, sequence, 1, state, attempts)
-            piece.spared = spared
+            piece.history = history
             pieces.append(piece)
             # The first record of the next run is not known.
             index, first = at + 1, sequence

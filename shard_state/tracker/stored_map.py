@@ -93,7 +93,7 @@ def stored_map(
             was_done = True
         else:
             was_done = False
-            counted = span.attempts - span.spared
+            counted = span.attempts if span.history is None else span.attempts - span.history.uncounted
             if counted > 0 and span.count == 1 and (not _is_first_delivery(span) or span.first in noted):
                 attempts.append((span.first, counted))
         after, span = last, span.next

@@ -39,7 +39,7 @@ EXPECTED: Final[Mapping[str, frozenset[str]]] = {
     "forgetful": frozenset({"OldestUnfinished"}),
     "stuck": frozenset({"NoProgress", "ShardStalled", "OldestUnfinished"}),
     "rejecting": frozenset({"DeadLetters", "ManyDeadLetters", "NewKindOfDeadLetter"}),
-    "failing": frozenset({"PausedByBreaker"}),
+    "failing": frozenset({"HandlerFails"}),
     "paused": frozenset({"PausedByOperator"}),
     "cut": frozenset({"CommitsNotFresh", "RetriedError"}),
     "throttled": frozenset({"ReadsThrottled"}),
@@ -285,7 +285,7 @@ class WatchedApplications:
         yield "puts failed", happened[Behaviour.HTML] > 3
         yield "dead letters were written", any((self._folder / "rejecting").iterdir())
         yield "no dead letter could be written", not self._sinks["unstorable"].letters
-        yield "the application is paused", bool(self._members["failing"].spout.breaker_pause)
+        yield "the application is paused", bool(self._members["failing"].spout.trouble)
 
 
 def _settings(app: str) -> dict[str, Any]:
@@ -296,7 +296,6 @@ def _settings(app: str) -> dict[str, Any]:
         "retry_backoff_seconds": 0.1,
         "stalled_after_seconds": 2.0,
         "shard_list_interval_seconds": 0.5,
-        "breaker_window": 20,
         "retry_limit": 3,
         "fail_on_data_loss": False,
     }

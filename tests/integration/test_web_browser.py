@@ -170,7 +170,7 @@ def shop(
             "retry_limit": 1,
             "retry_backoff_seconds": 0.05,
             "commit_interval_seconds": 0.1,
-            "breaker_failure_ratio": None,
+            "max_spared_seconds": 0,
             "dead_letters": str(directory / f".kinesis-spout/{app}/{stream}/dead-letters"),
         },
         app=app,

@@ -16,7 +16,6 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from shard_state import (
-    BreakerRule,
     Capacity,
     Checkpoint,
     OperatorPause,
@@ -30,9 +29,6 @@ from shard_state import (
     StateManager,
 )
 from tests.model.stream_in_memory import LinesOfRecords, Store, Stream
-
-BY_SHARE = BreakerRule(failure_ratio=0.6, window=4, least=2)
-BY_ROW = BreakerRule(failure_ratio=1.0, least=1_000, in_a_row=6, doubtful=3, doubt_seconds=20.0)
 
 MOST_WRITTEN = 300
 """By outages, in sequence numbers."""
@@ -51,11 +47,8 @@ class ShellModel(RuleBasedStateMachine):
         self.store = Store(self.stream)
         self.stolen: set[str] = set()
         """Shards that another consumer took, which ours does not know yet."""
-        self.spared: dict[tuple[str, SequenceNumber], int] = {}
-        """How many deliveries of a record failed while the breaker was open, under the present ownership."""
-        self.suspects: dict[tuple[str, SequenceNumber], int] = {}
-        """How many failed while it was closed."""
-        self.was_open = False
+        self.failed_at: dict[tuple[str, SequenceNumber], float] = {}
+        """When a record failed first under the present ownership."""
         self.operator_pause = OperatorPause()
         """What an operator has paused, which is stored."""
 
@@ -66,7 +59,7 @@ class ShellModel(RuleBasedStateMachine):
         splits=st.integers(0, 2),
         lineage_stored=st.booleans(),
         behind=st.integers(0, 2),
-        breaker=st.sampled_from((None, BY_SHARE, BY_ROW)),
+        max_spared_seconds=st.sampled_from((0.0, 20.0, 600.0)),
     )
     def begin(
         self,
@@ -77,10 +70,10 @@ class ShellModel(RuleBasedStateMachine):
         *,
         lineage_stored: bool,
         behind: int,
-        breaker: BreakerRule | None,
+        max_spared_seconds: float,
     ) -> None:
         self.order = order
-        self.breaker = breaker
+        self.max_spared_seconds = max_spared_seconds
         self.policy = RetryPolicy(limit=limit, backoff_seconds=4.0, cap_seconds=8.0)
         for _ in range(shards):
             self.stream.open_shard()
@@ -101,13 +94,11 @@ class ShellModel(RuleBasedStateMachine):
             capacity=Capacity(records=8, holes=6),
             limits=self.LIMITS,
             message_timeout_seconds=self.MESSAGE_TIMEOUT_SECONDS,
-            breaker=self.breaker,
+            max_spared_seconds=self.max_spared_seconds,
             bounds=None if self.last is None else bounds_after(self.last),
         )
         self.manager.pause_by_operator(self.operator_pause)
-        self.spared.clear()
-        self.suspects.clear()
-        self.was_open = False
+        self.failed_at.clear()
         self.lines = LinesOfRecords(self.order, self.stream.unfinished)
         self.stolen.clear()
         self.crash()
@@ -152,13 +143,12 @@ class ShellModel(RuleBasedStateMachine):
         checkpoint = self.store.acquire(shard_id, self.manager.fresh_checkpoint(shard_id))
         self.manager.acquired(shard_id, checkpoint)
         self.lines.begin(shard_id, checkpoint)
-        self.spared = {place: count for place, count in self.spared.items() if place[0] != shard_id}
-        self.suspects = {place: count for place, count in self.suspects.items() if place[0] != shard_id}
+        self.failed_at = {place: at for place, at in self.failed_at.items() if place[0] != shard_id}
         return checkpoint
 
-    # The breaker
+    # Outages
 
-    @precondition(lambda self: self.breaker is not None and self.stream.written < MOST_WRITTEN)
+    @precondition(lambda self: self.max_spared_seconds and self.stream.written < MOST_WRITTEN)
     @rule(
         restarts=st.booleans(), mixed=st.booleans(), rounds=st.integers(1, 3), seconds=st.sampled_from((0, 5))
     )
@@ -186,12 +176,6 @@ class ShellModel(RuleBasedStateMachine):
                 self.stream.put(shard_id, key, poison=False)
         self.deliver_all(lambda _: random.random() < failing)
 
-    @property
-    def spares(self) -> bool:
-        """Whether a failure now does not count: in a pause, or in doubt about the handler."""
-        doubts = self.manager.breaker.doubts(self.now) and self.policy.limit != 0
-        return self.manager.breaker.pause is not None or doubts
-
     @abstractmethod
     def deliver_all(self, fails: Callable[[int], bool]) -> None:
         """Deliver what can be delivered now; fail those of which, by their number, it says so; ack the others."""
@@ -213,27 +197,20 @@ class ShellModel(RuleBasedStateMachine):
         """Nothing of what an operator has paused is handed out."""
         assert not self.operator_pause.covers(shard_id)
 
-    @precondition(lambda self: self.manager.breaker.pause is not None)
+    @precondition(lambda self: self.manager.blame.is_slowed)
     @rule()
     def an_operator_resumes(self) -> None:
-        assert self.manager.resume()
-        assert self.manager.breaker.pause is None
-        self.was_open = False
-        assert not self.manager.resume()
+        assert self.manager.blame.resume()
+        assert not self.manager.blame.is_slowed
+        assert not self.manager.blame.resume()
 
-    def failed(self, shard_id: str, sequence: SequenceNumber, *, spared: bool) -> None:
-        """Note that a delivery failed and was decided upon."""
-        place, counts = (shard_id, sequence), self.spared if spared else self.suspects
-        counts[place] = counts.get(place, 0) + 1
-
-    def forgive(self) -> None:
-        """Note what led to it if the breaker has just opened: at most all that failed."""
-        is_open = self.manager.breaker.pause is not None
-        if is_open and not self.was_open:
-            for place, count in self.suspects.items():
-                self.spared[place] = self.spared.get(place, 0) + count
-            self.suspects.clear()
-        self.was_open = is_open
+    def failed(self, shard_id: str, sequence: SequenceNumber, attempt: int, *, gone: bool) -> None:
+        """Check what was decided upon a delivery that failed, and was not rejected (invariant 4)."""
+        assert self.policy.limit is not None
+        first_at = self.failed_at.setdefault((shard_id, sequence), self.now)
+        assert not gone or attempt > self.policy.limit
+        if attempt > self.policy.limit and self.now >= first_at + self.max_spared_seconds:
+            assert gone, "no record is spared for longer"
 
     def check_bound(self, sequence: SequenceNumber) -> None:
         """No record behind its bound is handed out by a bounded run."""
@@ -244,9 +221,10 @@ class ShellModel(RuleBasedStateMachine):
         assert self.manager.ends_at_tip(shard_id, 1.0) == (self.last is not None)
 
     def check_limit(self, shard_id: str, sequence: SequenceNumber, attempt: int) -> None:
-        """At most 1 + limit deliveries, and those that failed while nothing was given up (invariant 4)."""
+        """At most 1 + limit deliveries where none is spared, and no more are stored (invariant 4)."""
         assert self.policy.limit is not None
-        assert attempt - self.spared.get((shard_id, sequence), 0) <= 1 + self.policy.limit
+        if not self.max_spared_seconds or (shard_id, sequence) not in self.failed_at:
+            assert attempt <= 1 + self.policy.limit
 
     @precondition(lambda self: self.manager.owned)
     @rule(data=st.data())
@@ -326,8 +304,7 @@ class ShellModel(RuleBasedStateMachine):
         everything = sum(len(shard.records) for shard in self.stream.shards.values())
         for _ in range(60 + 30 * everything):
             self.now += 100.0
-            # Where every record kills its worker no probe succeeds, until an operator has them given up.
-            self.manager.resume()
+            self.manager.blame.resume()
             self.hear_of_lost_shards()
             self.list_and_acquire(behind=0)
             self.work_off()

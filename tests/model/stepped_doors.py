@@ -42,7 +42,7 @@ def _config(process: Process) -> SpoutConfig:
         commit_interval_seconds=0.5,
         poll_interval_seconds=1.0,
         shard_list_interval_seconds=30.0,
-        breaker_failure_ratio=None,
+        max_spared_seconds=0,
         order=process.world.scenario.order.value,
     )
 

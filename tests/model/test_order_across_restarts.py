@@ -24,7 +24,9 @@ EXAMPLES = 100
 
 
 def begun(shell: ShellModel, order: Order, keys: list[str | None]) -> None:
-    shell.begin(order=order, limit=2, shards=1, splits=0, lineage_stored=True, behind=0, breaker=None)
+    shell.begin(
+        order=order, limit=2, shards=1, splits=0, lineage_stored=True, behind=0, max_spared_seconds=0.0
+    )
     for key in keys:
         shell.stream.put("shard-0", key, poison=False)
 

@@ -5,6 +5,7 @@ has what else happens.
 """
 
 from collections.abc import Callable
+from itertools import takewhile
 
 from hypothesis import settings
 from hypothesis import strategies as st
@@ -21,6 +22,7 @@ from shard_state import (
     ShardPhase,
 )
 from shard_state.sequence_number import WHOLE
+from shard_state.tracker.run import Run
 from tests.model.shell_model import ShellModel
 from tests.model.stream_in_memory import StoredRecord, fate_of
 
@@ -82,15 +84,12 @@ class RecordShell(ShellModel):
         assert seen == before
 
     def serve(self, shard_id: str) -> bool:
-        """Deliver a record of a shard, if there is one. While the breaker is open it is the one probe."""
-        before = self.manager.breaker.pause
+        """Deliver a record of a shard, if there is one; while deliveries are slow, the only one for a while."""
+        allowed = not self.manager.blame.is_slowed or self.manager.blame.allowance(self.now)
         served = self.serve_next(shard_id)
-        after = self.manager.breaker.pause
-        if before is not None and served:
-            assert before.probe_at is not None
-            assert before.probe_at <= self.now
-            assert after is not None
-            assert after.probe_at is None
+        assert allowed or not served
+        if served and self.manager.blame.is_slowed:
+            assert not self.manager.blame.allowance(self.now)
         return served
 
     def serve_next(self, shard_id: str) -> bool:
@@ -114,6 +113,36 @@ class RecordShell(ShellModel):
                 return True
             assert emission.held or record.finished
         return False
+
+    @precondition(lambda self: self.manager.owned)
+    @rule(data=st.data())
+    def hand_out_a_run(self, data: st.DataObject) -> None:
+        """Hand out what may go together; each record is acked in the run, or stands alone and fails at once."""
+        shard_id = data.draw(st.sampled_from(sorted(self.manager.owned)))
+        state, room = self.manager.shard(shard_id), self.manager.run_room(shard_id, self.now)
+        assert state is not None
+        may_go = takewhile(
+            lambda each: not state.retries.blocks(each.key), self.ahead(shard_id)[: max(0, room)]
+        )
+        records = list(may_go)
+        if not records:
+            return
+        assert not self.manager.blame.is_slowed, "what is paced goes alone"
+        assert not any(state.tracker.was_finished(each.sequence) for each in records)
+        run = Run(len(records), lambda at: records[at].sequence)
+        self.manager.emit_run(shard_id, run)
+        self.reached[shard_id] = records[-1].sequence
+        for record in records:
+            assert state.tracker.attempts(record.sequence) <= 1
+            self.delivered(record, 1)
+        acked = sorted(data.draw(st.sets(st.sampled_from(range(len(records))))))
+        self.manager.ack_in_run(shard_id, run, acked, self.now)
+        for at in acked:
+            records[at].finished = True
+            del self.out[shard_id, records[at].sequence]
+        for at in run.open_records():
+            self.manager.single_out(shard_id, run, at)
+            self.fail_one(Delivery(shard_id, records[at].sequence, 1), rejected=False)
 
     def ahead(self, shard_id: str) -> list[StoredRecord]:
         reached = self.reached.get(shard_id, SHARD_START)
@@ -206,20 +235,16 @@ class RecordShell(ShellModel):
             return
         del self.out[place]
         self.lines.fail(record)
-        spared = self.spares and not rejected
-        if spared:
-            assert isinstance(decision, Retry), "nothing is given up while the breaker is open"
-        self.failed(*place, spared=spared)
-        self.forgive()
+        if not rejected:
+            self.failed(*delivery, gone=isinstance(decision, Exhausted))
         if isinstance(decision, Exhausted):
             self.exhausted.append(place)
         else:
             assert isinstance(decision, Retry)
             assert not rejected
             next_due = self.manager.next_due()
-            probing = self.manager.breaker.pause is not None and self.manager.breaker.pause.probe_at is None
             paused = self.operator_pause.covers(delivery.shard_id)
-            assert next_due is not None or self.order is not Order.UNORDERED or probing or paused
+            assert next_due is not None or self.order is not Order.UNORDERED or paused
         assert self.manager.fail(*place, self.now, attempt=delivery.attempt, partition_key=record.key) is None
 
     # Finishing

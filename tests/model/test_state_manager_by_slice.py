@@ -5,13 +5,13 @@ Jobs end in any order, die, and report late. ``shell_model`` has what else happe
 
 from collections.abc import Callable, Collection
 from itertools import count
+from math import inf
 
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import invariant, precondition, rule
 
 from shard_state import (
-    BreakerPause,
     Exhausted,
     Fate,
     SequenceNumber,
@@ -101,29 +101,28 @@ class SliceShell(ShellModel):
 
     @rule()
     def plan(self) -> None:
-        before = self.manager.breaker.pause
-        self.send(self.manager.plan(self.now, self.held), before)
+        allowed = self.allowed
+        self.send(self.manager.plan(self.now, self.held), allowed)
         assert not self.manager.plan(self.now, self.held)
-        if before is None:
+        if allowed == inf:
             self.check_that_everybody_was_served()
 
     @rule(most=st.integers(0, 6))
     def plan_a_few(self, most: int) -> None:
         """Plan within a rate."""
-        before = self.manager.breaker.pause
-        plans = self.manager.plan(self.now, self.held, most=most)
-        assert sum(plan.most_deliveries for plan in plans) <= most
-        self.send(plans, before)
+        self.send(self.manager.plan(self.now, self.held, most=most), min(self.allowed, most))
+
+    @property
+    def allowed(self) -> float:
+        """How many records may be handed out now."""
+        return self.manager.blame.allowance(self.now) if self.manager.blame.is_slowed else inf
 
     @property
     def held(self) -> dict[str, int]:
         return {shard_id: len(page) for shard_id, page in self.carried.items()}
 
-    def send(self, plans: list[SlicePlan], before: BreakerPause | None) -> None:
-        if before is not None and plans:
-            assert before.probe_at is not None
-            assert before.probe_at <= self.now
-            assert [plan.most_deliveries == 1 for plan in plans] == [True], "one record is tried at a time"
+    def send(self, plans: list[SlicePlan], allowed: float) -> None:
+        assert allowed == inf or sum(plan.most_deliveries for plan in plans) <= allowed
         for plan in plans:
             self.check_operator_pause(plan.shard_id)
             for other in self.out:
@@ -222,15 +221,13 @@ class SliceShell(ShellModel):
         exhausted = self.manager.settle(slice_.plan, slice_.outcome, self.now, delivered=slice_.delivered)
         self.exhausted += exhausted
         if self.is_current(slice_.plan):
-            spared = self.spares
-            if spared:
-                assert all(gone.rejected for gone in exhausted), (
-                    "nothing is given up while the breaker is open"
-                )
+            gone = {each.sequence for each in exhausted}
+            attempts = {retry.sequence: retry.attempt for retry in slice_.plan.retries}
             for failure in slice_.outcome.failures:
                 if not (failure.held or failure.fate is Fate.REJECTED):
-                    self.failed(slice_.plan.shard_id, failure.sequence, spared=spared)
-        self.forgive()
+                    sequence = failure.sequence
+                    attempt = attempts.get(sequence, failure.attempt)
+                    self.failed(slice_.plan.shard_id, sequence, attempt, gone=sequence in gone)
         if self.is_current(slice_.plan) and slice_.plan.kind is SliceKind.CARRIED:
             self.take_from_page(slice_.plan.shard_id, slice_.outcome.count)
         finished = {record.sequence for record in slice_.acked} | {gone.sequence for gone in exhausted}
@@ -261,10 +258,8 @@ class SliceShell(ShellModel):
         if not isolated:
             return
         assert held is not None
-        spared = self.spares
-        assert not (spared and exhausted)
-        self.failed(plan.shard_id, held.failures[0].sequence, spared=spared)
-        self.forgive()
+        attempt = held.failures[0].attempt + 1 if plan.is_fresh else plan.retries[0].attempt
+        self.failed(plan.shard_id, held.failures[0].sequence, attempt, gone=bool(exhausted))
         first = self.stream.record(plan.shard_id, held.failures[0].sequence)
         assert killer in (None, first)
         self.lines.fail(first)

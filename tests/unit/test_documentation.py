@@ -273,8 +273,10 @@ def names_in(progress: Any) -> Iterator[str]:
 
 def test_every_field_of_a_progress_is_described() -> None:
     page = (DOCS / "reference/progress.md").read_text()
-    manager = SimpleNamespace(breaker=SimpleNamespace(pause=None), paused_shards=())
-    consumer = SimpleNamespace(stream="orders", now=1.0, counters=Counters(), manager=manager, uncommitted=0)
+    manager = SimpleNamespace(paused_shards=())
+    consumer = SimpleNamespace(
+        stream="orders", now=1.0, counters=Counters(), manager=manager, uncommitted=0, trouble=None
+    )
     progress = batch_progress(
         name="billing",
         batch=Batch(number=0, tag="", works=[], plans=[], started=0.0),

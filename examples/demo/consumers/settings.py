@@ -57,7 +57,7 @@ class ConsumerSettings(msgspec.Struct, frozen=True, kw_only=True):
             max_batch_seconds=1.0,
             retry_limit=RETRY_LIMIT,
             retry_backoff_seconds=0.3,
-            breaker_failure_ratio=None,  # in the blizzard nearly all flights are cancelled, which is no outage
+            max_spared_seconds=0,  # in the blizzard nearly all flights are cancelled, which is no outage
             dead_letters=str(dead_letter_directory(Path(self.directory))),
             http=self.http,
         )

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final, TypeVar
 from kinesis_spout.cli.failures import DeadLettered, PausedTooLong, SparkFailed
 from kinesis_spout.cli.output import note
 from kinesis_spout.cli.runs.progress_views import View
-from kinesis_spout.consumer.pause_reports import pause_text
+from kinesis_spout.consumer.trouble_reports import trouble_text
 from kinesis_spout.model.errors import KinesisSpoutError
 from kinesis_spout.processes.stop_signals import Stop, stop_signals
 from kinesis_spout.settings import SpoutConfig
@@ -31,7 +31,7 @@ _LOOK_SECONDS: Final = 0.1
 _REFRESH_SECONDS: Final = 1.0
 _STOPPING_AT_START: Final = b"stopping when the start is done; a second Ctrl-C does not wait\n"
 _LONGEST_PAUSE_SECONDS: Final = 120.0
-"""How long a run that should end when it has caught up stays paused, before it gives up."""
+"""How long a run that should end when it has caught up stays slowed, before it gives up."""
 
 
 def run_query(
@@ -92,13 +92,13 @@ def _follow(
     show_at, give_up_at, given_up_for = 0.0, math.inf, None
     try:
         while query.isActive and not caught_up.done():
-            pause, now = query.breaker_pause, time.monotonic()
-            if pause is None or not (until_caught_up or ends_by_itself):
+            trouble, now = query.trouble, time.monotonic()
+            if trouble is None or not trouble.slowed or not (until_caught_up or ends_by_itself):
                 give_up_at = math.inf
             else:
                 give_up_at = min(give_up_at, now + _LONGEST_PAUSE_SECONDS)
                 if now >= give_up_at:
-                    given_up_for = pause_text(pause)
+                    given_up_for = trouble_text(trouble)
                     break
             look(query)
             if now >= show_at:

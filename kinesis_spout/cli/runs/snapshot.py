@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from kinesis_spout.cli.output import duration
 from kinesis_spout.consumer.counters import Counters
-from kinesis_spout.consumer.pause_reports import pause_text
+from kinesis_spout.consumer.trouble_reports import trouble_text
 from shard_state import ShardStatus
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ _OTHER_COUNTERS: Final = (
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Snapshot:
     state: str
-    """starting, running, paused, stopping, stopped or failed."""
+    """starting, running, slowed, stopping, stopped or failed."""
     counters: Counters
     """Since its start."""
     records_per_second: float
@@ -154,12 +154,14 @@ class Reading:
         query = self._query
         progress = query.lastProgress
         sources = () if progress is None else progress["sources"]
-        error, pause = query.last_error, query.breaker_pause
+        error, trouble = query.last_error, query.trouble
         return replace(
-            self.counted("paused" if pause is not None and state == "running" else state),
+            self.counted(
+                "slowed" if trouble is not None and trouble.slowed and state == "running" else state
+            ),
             lag_millis=max((int(source["metrics"]["maxMsBehindLatest"]) for source in sources), default=None),
             last_error=None if error is None else str(error),
-            paused=query.paused_by_operator if pause is None else pause_text(pause),
+            paused=query.paused_by_operator if trouble is None else trouble_text(trouble),
             shards=tuple(query.shards()),
             assigned=query.assigned,
         )

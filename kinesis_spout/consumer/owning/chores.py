@@ -9,7 +9,7 @@ from kinesis_spout.consumer.lifecycle import Lifecycle
 from kinesis_spout.consumer.owning.commits import Commits
 from kinesis_spout.consumer.owning.leading import Leading
 from kinesis_spout.consumer.owning.ownership import Ownership
-from kinesis_spout.consumer.pause_reports import PauseReports, most_frequent
+from kinesis_spout.consumer.trouble_reports import TroubleReports, most_frequent
 from kinesis_spout.kinesis.retry_policy import RetryPolicy, Tries, Work
 from kinesis_spout.model.errors import KinesisSpoutError
 
@@ -42,7 +42,7 @@ class Chores:
         self._leading = leading
         self._ownership = ownership
         self._commits = commits
-        self._pauses = PauseReports(state.config, state.ports.coordinator)
+        self._reports = TroubleReports(state.config, state.ports.coordinator)
         self._resume = resume
         self.since: float | None = None
         """When the round that is under way began; None between two rounds."""
@@ -72,7 +72,7 @@ class Chores:
                 self.commit_at = self.to_commit.until
             self._tell_back_pressure()
         if now >= self.to_tell.until:
-            self.tried(self.to_tell, self._tell_of_pauses)
+            self.tried(self.to_tell, self._tell_of_trouble)
         look_seconds = _LOOK_AT_LEAVING_SECONDS if is_leaving else LOOK_AROUND_SECONDS
         commit_at = max(self.commit_at, self.to_commit.until)
         return min(commit_at, max(self._leading.due_at, self.to_lead.until), now + look_seconds)
@@ -91,13 +91,11 @@ class Chores:
             self.tried(self.to_commit, lambda: self._ownership.hand_over(now, self._commits.commit))
         return is_leaving
 
-    def _tell_of_pauses(self) -> None:
+    def _tell_of_trouble(self) -> None:
         with self._state.lock:
-            notices, pause = self._state.manager.breaker.take_notices(), self._state.manager.breaker.pause
-            mostly = most_frequent(self._state.failures) if notices or pause is not None else ""
-        for notice in notices:
-            self._pauses.log(notice, mostly)
-        if (pause is not None or self._pauses.are_shown) and self._pauses.show(pause, mostly):
+            trouble = self._state.manager.blame.trouble(self._state.now)
+            mostly = "" if trouble is None else most_frequent(self._state.failures)
+        if (trouble is not None or self._reports.are_shown) and self._reports.show(trouble, mostly):
             self._resume()
 
     def _tell_back_pressure(self) -> None:

@@ -177,7 +177,7 @@ RETRIES: Final = (
     setting("maximum_record_age_seconds", seconds(above=0), None,
         elsewhere=("Lambda MaximumRecordAgeInSeconds",),
         doc="How long after its arrival a record may still be delivered, retries included; none: for ever. Not "
-            "checked while practically every record fails."),
+            "checked while the handler seems to be at fault."),
     setting("expired_records", choice("dead_letter", "skip"), "dead_letter",
         doc="What happens to a record older than `maximum_record_age_seconds`: it is dead-lettered, or "
             "skipped and counted."),
@@ -190,12 +190,9 @@ RETRIES: Final = (
             "as long as it likes. At most half of `message_timeout_seconds`."),
     setting("message_timeout_seconds", seconds(above=0), 300.0, or_none=True,
         doc="After this long without an ack or fail a record counts as failed; none: never."),
-    setting("breaker_failure_ratio", number(at_most=1, above=0), 0.9, or_none=True,
-        doc="Pause, and give nothing up, once this share of the last outcomes failed, or 50 in a row; "
-            "none: never."),
-    setting("breaker_window", whole(1), 1_000,
-        doc="How many of the last outcomes `breaker_failure_ratio` looks at. It waits for the first 100, or "
-            "for as many as this if it is less."),
+    setting("max_spared_seconds", seconds(0), None, unset="600, with `until` 0",
+        doc="How long a record is not given up, at most, while other records fail as it does, so that the handler "
+            "seems to be at fault and deliveries slow down; 0: each failure counts, nothing slows down."),
 )  # fmt: skip
 
 RATES: Final = (

@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 from typing import Any, Final
 
 from kinesis_spout.consumer.counters import Counters
-from kinesis_spout.consumer.pause_reports import pause_text
+from kinesis_spout.consumer.trouble_reports import trouble_text
 from kinesis_spout.spark.driver.driver_shards import DriverShards
 from kinesis_spout.spark.driver.running_batches import Batch
 from kinesis_spout.spark.tasks.work import WorkResult
@@ -36,7 +36,7 @@ def batch_progress(
 ) -> dict[str, Any]:
     """Metrics have the names of Databricks' Kinesis source. ``before``: counters at the last progress."""
     consumer = shards.consumer
-    counters, pause, stream = consumer.counters, consumer.manager.breaker.pause, consumer.stream
+    counters, trouble, stream = consumer.counters, consumer.trouble, consumer.stream
     seconds = consumer.now - batch.started
     totals = totals_of(counters)
     rows = sum(result.delivered for result in results)
@@ -62,7 +62,7 @@ def batch_progress(
         "durationMs": {"triggerExecution": round(seconds * 1000)},
         "outcomes": {told: totals[told] - getattr(before, field) for told, field in _OUTCOMES.items()},
         "totals": totals,
-        "paused": None if pause is None else pause_text(pause),
+        "paused": None if trouble is None else trouble_text(trouble),
         "pausedByOperator": sorted(consumer.manager.paused_shards),
         "sources": [
             {

@@ -18,8 +18,8 @@ from typing import Any, Final
 
 from kinesis_spout.consumer.consumer import Consumer
 from kinesis_spout.consumer.counters import Counters
-from kinesis_spout.consumer.pause_reports import pause_text
 from kinesis_spout.consumer.ports import LONGEST_TURN_SECONDS, ShardReading
+from kinesis_spout.consumer.trouble_reports import trouble_text
 from kinesis_spout.model.errors import HandlerKilledWorker, KinesisSpoutError
 from kinesis_spout.spark.driver.batch_progress import batch_progress
 from kinesis_spout.spark.driver.batch_slots import BatchSlots
@@ -158,9 +158,9 @@ class MicroBatchEngine:
             )
 
     def status(self) -> dict[str, Any]:
-        running, pause = len(self._running.batches), self.consumer.breaker_pause
+        running, trouble = len(self._running.batches), self.consumer.trouble
         message = f"Running {running} micro-batches" if running else "Waiting for records to arrive"
-        said = self.consumer.paused_by_operator if pause is None else pause_text(pause)
+        said = self.consumer.paused_by_operator if trouble is None else trouble_text(trouble)
         if said is not None:
             message = said[0].upper() + said[1:]
         elif not running and (rate_due_at := self._planner.grants.due_at) is not None:
@@ -337,8 +337,8 @@ class MicroBatchEngine:
         return True
 
     def _advance(self, ticks: Ticks, works: list[WorkSlice], now: float) -> None:
-        """Let a batch bring the ticks that are due; in the breaker's pause it is for the one record in it."""
-        if self._manager.breaker.pause is None:
+        """Let a batch bring the ticks that are due; not while deliveries are slow, for those few records."""
+        if not self._manager.blame.is_slowed:
             ticks.advance(now, self._read_to(works))
 
     def _read_to(self, works: list[WorkSlice]) -> float | None:
@@ -353,15 +353,15 @@ class MicroBatchEngine:
     def _start_tick(self, ticks: Ticks, now: float) -> float | None:
         """Start a batch without slices for due ticks; return when to look again.
 
-        Not in a pause: what a tick emits would fail, like the records. Not without a shard: another consumer
-        works.
+        Not while deliveries are slow: what a tick emits would fail, like the records. Not without a shard:
+        another consumer works.
         """
         due_at = ticks.due_at
         if due_at is None or due_at > now:
             return due_at
         manager = self._manager
         is_idle = not (self._running.batches or self._planner.planned) and self._tip.arrived_at is None
-        if is_idle and manager.breaker.pause is None and not manager.owned <= manager.paused_shards:
+        if is_idle and not manager.blame.is_slowed and not manager.owned <= manager.paused_shards:
             if self._slots.take(self, self._wake):
                 self._advance(ticks, [], now)
                 self._running.launch([], now)

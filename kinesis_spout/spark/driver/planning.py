@@ -134,7 +134,7 @@ class BatchPlanner:
     def work(self, plan: SlicePlan) -> WorkSlice:
         """What travels to the executors for a slice of a shard that is still owned."""
         consumer, shard, age = self._consumer, self._shards.by_id[plan.shard_id], None
-        if self._manager.breaker.pause is None:  # Otherwise nothing is given up now.
+        if not self._manager.blame.is_troubled:  # Otherwise nothing is given up now.
             age = RecordAge.of(consumer.config, consumer.ports.clock.time())
         if plan.kind is SliceKind.READ:
             shard.close_getter()

@@ -92,7 +92,7 @@ class Settling:
             shard = self._shards.of(work.plan)
             if shard is not None:
                 shard.barred_until = now + rest
-                self._manager.withdraw(work.plan, now)
+                self._manager.withdraw(work.plan)
 
     def _settle(self, result: WorkResult, now: float, started: float) -> None:
         plan, outcome, failures = result.plan, result.outcome, self._consumer.failures

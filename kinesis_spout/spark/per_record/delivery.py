@@ -26,7 +26,7 @@ from kinesis_spout.spark.tasks.delivery import DeliverySettings
 from kinesis_spout.spark.tasks.handlers import AnyHandler, delivery_to
 from kinesis_spout.spark.tasks.journal import SliceNotes
 from kinesis_spout.spark.tasks.work import Unfinished
-from shard_state import FailedRecord, Fate, Order, Position, SliceKind, SlicePlan
+from shard_state import FailedRecord, Order, Position, SliceKind, SlicePlan
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -52,8 +52,6 @@ _WHOLE_BATCH: Final = SlicePlan(
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskEnd:
     delivered: int
-    last_in_row: int
-    """How many records failed at the end, behind the last that was handled."""
     overflowed_by: str | None
     """The error of the failed record that exceeded the bound; None if none did."""
     ambiguous: str | None
@@ -95,11 +93,6 @@ class Round:
     def delivered(self) -> int:
         return sum(end.delivered for end in self.ends)
 
-    @property
-    def rejected(self) -> int:
-        """How many of them the handler rejected: it was not at fault."""
-        return sum(failed.fate is Fate.REJECTED for _, failed in self.failures)
-
 
 class DeliverRecords:
     """The function that Spark runs over the rows of a micro-batch, or over ``table_of`` records. Picklable.
@@ -122,7 +115,7 @@ class DeliverRecords:
         notes = _BoundedNotes(math.inf if self.max_failed_bytes is None else self.max_failed_bytes)
         rules = DeliverySettings(order=Order.UNORDERED, clock=monotonic, notes=notes)
         names = _Names()
-        delivered = last_in_row = 0
+        delivered = 0
         for batch in batches:
             if notes.must_stop or names.ambiguous(batch) is not None:
                 continue  # read to its end: a task that leaves its input unread costs Spark the worker
@@ -130,14 +123,11 @@ class DeliverRecords:
             delivery = delivery_to(handler, _WHOLE_BATCH, rules)
             delivery.deliver(notes.records, math.inf)
             delivered += delivery.delivered
-            at_end = _last_in_row(delivery.delivered, delivery.failures)
-            last_in_row = at_end if at_end < delivery.delivered else last_in_row + at_end
             if delivery.failures and not notes.must_stop:
                 failed = zip(delivery.unfinished, delivery.failures, strict=True)
                 yield from table_of(failed).to_batches()
         end = TaskEnd(
             delivered=delivered,
-            last_in_row=last_in_row,
             overflowed_by=notes.overflowed_by,
             ambiguous=names.found,
         )
@@ -148,16 +138,6 @@ def _records(batch: pa.RecordBatch) -> list[Record]:
     if batch.schema.names == [PICKLED]:
         return [pickle.loads(each.as_py()) for each in batch.column(0)]  # noqa: S301 - pickled by our own driver
     return list(records_of(batch))
-
-
-def _last_in_row(delivered: int, failures: Sequence[FailedRecord]) -> int:
-    """Count the rows that failed at the end, behind the last that was handled."""
-    last_handled = delivered
-    for failed in reversed(failures):
-        if failed.index != last_handled - 1 or failed.fate is Fate.REJECTED:
-            break
-        last_handled = failed.index
-    return delivered - last_handled
 
 
 class _BoundedNotes(SliceNotes):

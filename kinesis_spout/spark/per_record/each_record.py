@@ -32,15 +32,19 @@ that is trouble of the whole, which retries and dead letters of single records w
 import logging
 import random
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
 
+from kinesis_spout.consumer.consumer_state import DEFAULT_SPARED_SECONDS
+from kinesis_spout.consumer.trouble_reports import most_frequent, trouble_text
 from kinesis_spout.kinesis import KinesisClientSettings
 from kinesis_spout.model.clock import Clock, SystemClock
+from kinesis_spout.model.dead_letter import DeadLetter
 from kinesis_spout.model.errors import InvalidConfig, KinesisSpoutError
+from kinesis_spout.model.logs import FailureKinds
 from kinesis_spout.model.record import Record
 from kinesis_spout.model.scheme import resolve
 from kinesis_spout.model.unfinished_work import refuse_generator_function
@@ -53,11 +57,11 @@ from kinesis_spout.spark.per_record.delivery import (
     check_columns,
     table_of,
 )
-from kinesis_spout.spark.per_record.failures import BatchPause, FailedRecords
+from kinesis_spout.spark.per_record.failures import FailedRecords
 from kinesis_spout.spark.per_record.on_demand_sink import OnDemandSink
 from kinesis_spout.spark.pickled_handler import PickledHandler
 from kinesis_spout.spark.tasks.handlers import record_handler
-from shard_state import BreakerRule, RetryPolicy
+from shard_state import Blame, RetryPolicy
 
 _MOST_TOGETHER: Final = 1_000
 
@@ -95,8 +99,7 @@ def each_record(
     maximum_record_age_seconds: float | None = None,
     concurrency: int = 1,
     record_timeout_seconds: float | None = None,
-    breaker_failure_ratio: float | None = 0.9,
-    breaker_window: int = 1_000,
+    max_spared_seconds: float | None = None,
     max_failed_bytes_per_task: int = 64 * 1024 * 1024,
     dead_letter_client: KinesisClientSettings | None = None,
     on_progress: Callable[[RecordOutcomes], None] | None = None,
@@ -128,10 +131,9 @@ def each_record(
             than one they begin in the order of the rows, and end in any.
         record_timeout_seconds: how long the handler may take for a record, before that fails; None: no
             limit. A coroutine is cancelled; a thread is abandoned, and its outcome ignored.
-        breaker_failure_ratio: give nothing up, and hold the micro-batch, once this share of the last outcomes are
-            failures, or 50 records in a row failed; None: never.
-        breaker_window: the last outcomes that are looked at for that share, over micro-batches, once there are 100
-            (or so many).
+        max_spared_seconds: how long a record is not given up, at most, while other records fail as it does, so
+            that the handler seems to be at fault; the micro-batch is held meanwhile. 0: each failure counts;
+            None: 600.
         max_failed_bytes_per_task: of failed records that one task may bring back to the driver.
         dead_letter_client: how to reach the stream of ``kinesis://``; None: as boto3 finds it.
         on_progress: called for every finished micro-batch. What it raises is logged and goes no further.
@@ -164,10 +166,8 @@ def each_record(
         )
     except ValueError as error:
         raise InvalidConfig(f"retry_limit and retry_backoff_…: {error}") from error
-    try:
-        rule = BreakerRule(failure_ratio=breaker_failure_ratio, window=breaker_window)
-    except ValueError as error:
-        raise InvalidConfig(f"breaker_failure_ratio and breaker_window: {error}") from error
+    spared = DEFAULT_SPARED_SECONDS if max_spared_seconds is None else max_spared_seconds
+    _check("max_spared_seconds", spared >= 0, "0 or more", spared)
     return _EachRecord(
         deliver=DeliverRecords(
             PickledHandler.of(
@@ -181,7 +181,7 @@ def each_record(
             url=dead_letters, client=dead_letter_client or KinesisClientSettings(), clock=clock
         ),
         app=app,
-        pause=BatchPause(rule),
+        blame=Blame(spared, retry_seconds=policy.all_seconds, limit=retry_limit),
         on_progress=on_progress,
         clock=clock,
     )
@@ -189,14 +189,15 @@ def each_record(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _EachRecord:
-    """The function for ``foreachBatch``. Picklable; keeps only ``pause`` between micro-batches."""
+    """The function for ``foreachBatch``. Picklable; keeps ``blame`` and ``failures`` between micro-batches."""
 
     deliver: DeliverRecords
     policy: RetryPolicy
     maximum_record_age_seconds: float | None
     dead_letters: OnDemandSink
     app: str
-    pause: BatchPause
+    blame: Blame
+    failures: FailureKinds = field(default_factory=FailureKinds)
     on_progress: Callable[[RecordOutcomes], None] | None
     clock: Clock
 
@@ -208,19 +209,14 @@ class _EachRecord:
         self.dead_letters.check_reachable()
         self.dead_letters.check_writable()
         started = self.clock.monotonic()
-        self.pause.begin()
-        failed = FailedRecords(self.app, self.policy, self.maximum_record_age_seconds)
-        delivered, dead = self._round(
-            df.select(*columns), self.deliver, batch_id, failed, self.pause.delivered
-        )
+        failed = FailedRecords(self.app, self.policy, self.blame, self.maximum_record_age_seconds)
+        delivered, dead = self._round(df.select(*columns), self.deliver, batch_id, failed)
         retried = 0
         while (due := failed.next_due) is not None:
-            self.clock.sleep(self.pause.probe_at(due) - self.clock.monotonic())
-            taken = failed.take_one() if self.pause.is_on else failed.take_due(self.clock.monotonic())
+            self.clock.sleep(due - self.clock.monotonic())
+            taken = failed.take_due(self.clock.monotonic())
             again = df.sparkSession.createDataFrame(table_of(taken))
-            redelivered, given_up = self._round(
-                again, self.deliver.again(), batch_id, failed, self.pause.retried
-            )
+            redelivered, given_up = self._round(again, self.deliver.again(), batch_id, failed)
             retried += redelivered
             dead += given_up
         outcomes = RecordOutcomes(
@@ -234,12 +230,7 @@ class _EachRecord:
         self._tell(outcomes)
 
     def _round(
-        self,
-        df: DataFrame,
-        deliver: DeliverRecords,
-        batch_id: int,
-        failed: FailedRecords,
-        note: Callable[[int, Round, float], bool],
+        self, df: DataFrame, deliver: DeliverRecords, batch_id: int, failed: FailedRecords
     ) -> tuple[int, int]:
         """Deliver records once, in one job. Returns how many were delivered, and how many dead-lettered."""
         try:
@@ -265,18 +256,31 @@ class _EachRecord:
                     "their dead letters "
                     'apart. Read with .option("extraColumns", "subSequenceNumber,explicitHashKey"), and keep both'
                 )
-        now = self.clock.monotonic()
-        letters = failed.settle(
-            outcomes.failures,
-            now=self.clock.time(),
-            monotonic=now,
-            random=random.random(),  # noqa: S311 - spreads retries, guards nothing
-            spare=note(batch_id, outcomes, now),
-        )
+        letters = self._settle(outcomes, batch_id, failed)
         if letters:
             self.dead_letters.write(letters)
             _log.info("micro-batch %d: dead-lettered %d records", batch_id, len(letters))
         return outcomes.delivered, len(letters)
+
+    def _settle(self, outcomes: Round, batch_id: int, failed: FailedRecords) -> list[DeadLetter]:
+        """Decide upon what failed, and say when the handler is at fault."""
+        for unfinished, _ in outcomes.failures:
+            self.failures.add(unfinished.raised)
+        was_troubled, monotonic = self.blame.is_troubled, self.clock.monotonic()
+        letters = failed.settle(
+            outcomes.failures,
+            delivered=outcomes.delivered,
+            now=self.clock.time(),
+            monotonic=monotonic,
+            random=random.random(),  # noqa: S311 - spreads retries, guards nothing
+        )
+        trouble = self.blame.trouble(monotonic)
+        if trouble is not None and not was_troubled:
+            said = trouble_text(trouble) + most_frequent(self.failures)
+            _log.warning("micro-batch %d is held: %s. Nothing is given up", batch_id, said)
+        elif trouble is None and was_troubled:
+            _log.info("micro-batch %d goes on: the handler works again", batch_id)
+        return letters
 
     def _tell(self, outcomes: RecordOutcomes) -> None:
         if self.on_progress is None:

@@ -1,23 +1,20 @@
-"""What becomes of a micro-batch's failed records, and when to hold one of which practically all fail.
+"""What becomes of a micro-batch's failed records.
 
 No I/O but the log, and no clock: the time comes in, and what is to be written or delivered goes out.
 
-``BatchPause`` is the circuit breaker of `each_record`: when practically all records fail, nothing is given
-up, and Spark waits for the micro-batch. One record of it is tried at a time, at growing intervals, until one
-succeeds; then the others follow. The outcomes are counted over micro-batches, which can be small.
+Whether the records or the handler are at fault is decided as everywhere (``shard_state.blame``), over
+micro-batches, which can be small. While the handler is, nothing is given up, and Spark waits for the micro-batch.
 """
 
 import logging
-import random
+from collections import Counter
 from collections.abc import Sequence
 from operator import itemgetter
 
-from kinesis_spout.consumer.pause_reports import most_frequent
 from kinesis_spout.model.dead_letter import DeadLetter
-from kinesis_spout.model.logs import FailureKinds
 from kinesis_spout.model.record import Record
-from kinesis_spout.spark.per_record.delivery import Failed, Round
-from shard_state import BreakerEvent, BreakerRule, CircuitBreaker, Fate, GiveUp, RetryPolicy
+from kinesis_spout.spark.per_record.delivery import Failed
+from shard_state import Blame, Counts, Fate, History, RetryPolicy
 
 _log = logging.getLogger(__name__)
 
@@ -25,71 +22,87 @@ _log = logging.getLogger(__name__)
 class FailedRecords:
     """Failed records that wait for another delivery. Mutable; not thread-safe."""
 
-    def __init__(self, application: str, policy: RetryPolicy, maximum_age_seconds: float | None) -> None:
+    def __init__(
+        self, application: str, policy: RetryPolicy, blame: Blame, maximum_age_seconds: float | None
+    ) -> None:
         self._application = application
         self._policy = policy
+        self._blame = blame
         self._maximum_age_seconds = maximum_age_seconds
-        self._waiting: list[tuple[float, Record]] = []
+        self._waiting: list[tuple[float, Record, History]] = []
         """Due times, the earliest first."""
+        self._taken: dict[str, tuple[int, History]] = {}
+        """The last that were handed out: the attempt and the history of each, by its message id."""
 
     @property
     def next_due(self) -> float | None:
-        """When the first of the waiting records is due, on the monotonic clock; None when none waits."""
-        return self._waiting[0][0] if self._waiting else None
+        """When the first of the waiting records may be tried, on the monotonic clock; None when none waits."""
+        if not self._waiting:
+            return None
+        due = self._waiting[0][0]
+        return max(due, self._blame.next_try_at) if self._blame.is_slowed else due
 
     def settle(
-        self,
-        failures: Sequence[Failed],
-        *,
-        now: float,
-        monotonic: float,
-        random: float,
-        spare: bool = False,
+        self, failures: Sequence[Failed], *, delivered: int, now: float, monotonic: float, random: float
     ) -> list[DeadLetter]:
-        """Take failed records: keep those to retry, return letters for the others.
+        """Take the failed records of a job: keep those to retry, return letters for the others.
 
-        ``now`` and ``monotonic`` are the same moment. ``random``, from [0, 1), is one for all, so that
-        records that failed together come back in one job. ``spare``: only rejected records are given up, and
-        nothing counts.
+        ``delivered``: how many records the job had. ``now`` and ``monotonic`` are the same moment. ``random``,
+        from [0, 1), is one for all, so that records that failed together come back in one job.
         """
+        self._note(failures, delivered, monotonic)
+        taken, self._taken = self._taken, {}
         letters: list[DeadLetter] = []
         for unfinished, failed in failures:
             record = unfinished.record
-            decision = self._policy.decide(
-                attempts=record.attempt,
-                random=random,
-                rejected=failed.fate is Fate.REJECTED,
-                delay_seconds=failed.delay_seconds,
-                spare=spare,
-            )
-            if isinstance(decision, GiveUp):
-                letters.append(self._letter((unfinished, failed), now, expired=False))
-            elif not spare and self._is_too_old(record.arrival_timestamp, now + decision.delay_seconds):
-                letters.append(self._letter((unfinished, failed), now, expired=True))
+            if failed.fate is Fate.REJECTED:
+                letters.append(self._letter((unfinished, failed), now, "rejected"))
+                continue
+            _, history = taken.get(record.message_id, (0, None))
+            gives_up, history = self._blame.weigh(history, record.attempt, monotonic)
+            again = self._policy.after(history, random=random, delay_seconds=failed.delay_seconds)
+            if gives_up:
+                letters.append(self._letter((unfinished, failed), now, "exhausted"))
+            elif self._is_too_old(record.arrival_timestamp, now + again.delay_seconds):
+                letters.append(self._letter((unfinished, failed), now, "expired"))
             else:
-                record.attempt += not spare
-                self._waiting.append((monotonic + decision.delay_seconds, record))
+                record.attempt += 1
+                self._waiting.append((monotonic + again.delay_seconds, record, history))
         self._waiting.sort(key=itemgetter(0))
         return letters
+
+    def _note(self, failures: Sequence[Failed], delivered: int, monotonic: float) -> None:
+        tried = Counter(attempt for attempt, _ in self._taken.values()) or Counter({1: delivered})
+        failed = Counter(
+            unfinished.record.attempt for unfinished, each in failures if each.fate is not Fate.REJECTED
+        )
+        passed = tried - failed
+        self._blame.note(
+            monotonic,
+            Counts(passed[1], failed[1], passed[2], failed[2]),
+            passed_late=passed.total() - passed[1] - passed[2],
+            failed_late=failed.total() - failed[1] - failed[2],
+        )
 
     def take_due(self, monotonic: float) -> list[Record]:
         """Hand out the records that are due; the earliest ones in any case."""
         # A clock can wake its sleeper a little early, and a job for the rest would follow at once.
         until = max(monotonic, self._waiting[0][0])
-        due = [record for at, record in self._waiting if at <= until]
-        del self._waiting[: len(due)]
-        return due
-
-    def take_one(self) -> list[Record]:
-        _, record = self._waiting.pop(0)
-        return [record]
+        count = sum(at <= until for at, _, _ in self._waiting)
+        if self._blame.is_slowed:
+            count = min(count, max(1, self._blame.allowance(monotonic)))
+            self._blame.tried(monotonic)
+        due = [(record, history) for _, record, history in self._waiting[:count]]
+        del self._waiting[:count]
+        self._taken = {record.message_id: (record.attempt, history) for record, history in due}
+        return [record for record, _ in due]
 
     def _is_too_old(self, arrival: float | None, at: float) -> bool:
-        maximum = self._maximum_age_seconds
+        maximum = None if self._blame.is_troubled else self._maximum_age_seconds
         return maximum is not None and arrival is not None and at - arrival > maximum
 
-    def _letter(self, failed_record: Failed, now: float, *, expired: bool) -> DeadLetter:
-        unfinished, failed = failed_record
+    def _letter(self, failed: Failed, now: float, reason: str) -> DeadLetter:
+        unfinished, _ = failed
         record = unfinished.record
         return DeadLetter(
             application=self._application,
@@ -101,80 +114,8 @@ class FailedRecords:
             data=record.data,
             attempts=record.attempt,
             error=unfinished.error,
-            reason="expired" if expired else "rejected" if failed.fate is Fate.REJECTED else "exhausted",
+            reason=reason,
             died_at=now,
             traceback=None if unfinished.raised is None else unfinished.raised.traceback,
             explicit_hash_key=record.explicit_hash_key,
         )
-
-
-class BatchPause:
-    """The recent delivery outcomes of one `each_record`. Mutable. Can be pickled."""
-
-    def __init__(self, rule: BreakerRule) -> None:
-        self._breaker = CircuitBreaker(rule, random.random)
-        self._failures = FailureKinds()
-
-    @property
-    def is_on(self) -> bool:
-        return self._breaker.is_open
-
-    def begin(self) -> None:
-        """Begin a micro-batch. If Spark broke off the last one while it was held, it is delivered again."""
-        self._breaker.resume()
-        self._breaker.take_notices()
-
-    def probe_at(self, due: float) -> float:
-        pause = self._breaker.pause
-        return due if pause is None or pause.probe_at is None else max(due, pause.probe_at)
-
-    def delivered(self, batch_id: int, first: Round, now: float) -> bool:
-        """True if the failures do not count. A task's last row counts as newest: an outage can have begun."""
-        last_in_row = max((end.last_in_row for end in first.ends), default=0)
-        failed = self._failed(first)
-        self._breaker.note(outcomes=first.delivered, failed=failed, now=now, last_in_row=last_in_row)
-        return self._told(batch_id)
-
-    def retried(self, batch_id: int, again: Round, now: float) -> bool:
-        """As ``delivered``, for later deliveries. While the micro-batch is held, its one record decides."""
-        failed = self._failed(again)
-        if not self._breaker.is_open:
-            # One that fails once more proves nothing new.
-            self._breaker.note(outcomes=again.delivered - failed, failed=0, now=now)
-            return False
-        self._breaker.probe_sent()
-        if failed:
-            self._breaker.probe_failed(now)
-        else:
-            self._breaker.probe_passed()
-        return self._told(batch_id)
-
-    def _failed(self, outcomes: Round) -> int:
-        """Count the failures by their kinds. Returns how many there are, without rejected records."""
-        for unfinished, _ in outcomes.failures:
-            self._failures.add(unfinished.raised)
-        return len(outcomes.failures) - outcomes.rejected
-
-    def _told(self, batch_id: int) -> bool:
-        for notice in self._breaker.take_notices():
-            if notice.event is BreakerEvent.TRIPPED:
-                _log.warning(
-                    "micro-batch %d is held: %d of the last %d outcomes are failures%s. Nothing is given up; one "
-                    "of its records is tried in %.1f s, and then at growing intervals, until one succeeds",
-                    batch_id,
-                    notice.failed,
-                    notice.outcomes,
-                    most_frequent(self._failures),
-                    notice.wait_seconds,
-                )
-            elif notice.event is BreakerEvent.PROBE_FAILED:
-                _log.info(
-                    "micro-batch %d is held still: the record that was tried failed as well (%d by now); the next "
-                    "is tried in %.1f s",
-                    batch_id,
-                    notice.probes_failed,
-                    notice.wait_seconds,
-                )
-            else:
-                _log.info("micro-batch %d goes on: a record that was tried succeeded", batch_id)
-        return self._breaker.is_open

@@ -157,24 +157,27 @@ class Results:
                 self._emit(key, result, chosen)
 
     def _emit(self, key: ResultKey, result: Result, chosen: Gathered) -> None:
-        state, root = self._state, key.root
+        state, trees, root = self._state, self._trees, key.root
         assert state is not None, "it was given"
 
         def emit() -> None:
-            if not state.has(key):
-                return  # What it came from was undone.
             self._collector.counts.emitted += 1
             for _, send in chosen.targets:
                 send(result.values, root, None)
 
-        state.put(key, result._replace(not_before=None))
+        def emit_if_there() -> None:
+            if state.has(key):  # It is not if what it came from was undone.
+                emit()
+
         if self._group is not None:
-            decide = partial(self._decide, key, result)
-            self._group.queue(QueuedResult(root, emit, decide))
+            state.put(key, result._replace(not_before=None))
+            self._group.queue(QueuedResult(root, emit_if_there, partial(self._decide, key, result)))
             return
-        self._trees.has_left = False
+        trees.has_left = False
         emit()
-        if root not in self._trees.opened and not self._trees.has_left:
+        if root in trees.opened or trees.has_left:
+            state.put(key, result._replace(not_before=None))
+        elif result.tries:
             state.delete(key)
 
     def _decide(self, key: ResultKey, result: Result, has_failed: bool) -> None:  # noqa: FBT001 - called by Groups only

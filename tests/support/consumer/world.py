@@ -86,6 +86,7 @@ class World:
             "app": "billing",
             "initial_position": "trim_horizon",
             "retry_backoff_seconds": 1.0,
+            "max_spared_seconds": 0,
             "retry_jitter": 0.0,
             "commit_interval_seconds": 0.02,
             "shard_list_interval_seconds": 0.05,
@@ -204,6 +205,7 @@ class SteppedWorld:
             "stream": "orders",
             "app": "billing",
             "initial_position": "trim_horizon",
+            "max_spared_seconds": 0,
             **settings,
         }
 

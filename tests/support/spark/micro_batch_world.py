@@ -98,6 +98,7 @@ class MicroBatchWorld:
             "dead_letters": str(self.dead_letters_folder),
             "initial_position": "trim_horizon",
             "retry_backoff_seconds": 0.05,
+            "max_spared_seconds": 0,
             "retry_jitter": 0.0,
             "commit_interval_seconds": 0.1,
             "idle_poll_interval_seconds": 0.2,

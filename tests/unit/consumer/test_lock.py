@@ -72,7 +72,7 @@ def found(monkeypatch: pytest.MonkeyPatch) -> Iterator[set[str]]:
 def test_the_plain_door_touches_nothing_without_the_lock() -> None:
     world = World(shards=2)
     try:
-        one = world.spout(retry_limit=1, breaker_window=20, message_timeout_seconds=5.0)
+        one = world.spout(retry_limit=1, message_timeout_seconds=5.0)
         world.put_in(FIRST, *(f"a{number}" for number in range(30)))
         world.put_in(SECOND, *(f"b{number}" for number in range(30)))
         for emitted in world.take(one, 40):
@@ -87,7 +87,7 @@ def test_the_plain_door_touches_nothing_without_the_lock() -> None:
         one.resume_shards()
         one.resume()
         assert sorted(two.assigned.values()) == [1, 1], "both members have one shard"
-        told = (one.counters, one.failures, one.last_error, one.breaker_pause, one.paused_shards)
+        told = (one.counters, one.failures, one.last_error, one.trouble, one.paused_shards)
         assert told[0].delivered >= 40
         assert (one.uncommitted >= 0, one.is_done, one.rate_wait_seconds) == (True, False, 0.0)
         one.close()

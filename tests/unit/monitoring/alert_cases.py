@@ -77,7 +77,7 @@ CASES: Final = [
             _on("retries_waiting", **ONE): NEVER,
             _on("last_progress_timestamp_seconds", **ONE): "0+60x50 3000x60",
             _on("last_progress_timestamp_seconds", **TWO): NEVER,
-            _on("paused", by="breaker", **ONE): NEVER,
+            _on("paused", by="handler", **ONE): NEVER,
         },
         # The other member still makes progress.
         {
@@ -236,11 +236,11 @@ CASES: Final = [
         {_on("dead_letters_waiting", **ONE): "0x57 2x60"},
     ),
     *_pair(
-        "PausedByBreaker",
+        "HandlerFails",
         ORDERS,
-        {_on("paused", by="breaker", **ONE): "0x50 1x60", _on("paused", by="breaker", **TWO): NEVER},
-        {_on("paused", by="operator", **ONE): "1x120", _on("paused", by="breaker", **ONE): NEVER},
-        {_on("paused", by="breaker", **ONE): "0x59 1x60"},  # for a moment
+        {_on("paused", by="handler", **ONE): "0x50 1x60", _on("paused", by="handler", **TWO): NEVER},
+        {_on("paused", by="operator", **ONE): "1x120", _on("paused", by="handler", **ONE): NEVER},
+        {_on("paused", by="handler", **ONE): "0x59 1x60"},  # for a moment
     ),
     *_pair(
         "PausedByOperator",

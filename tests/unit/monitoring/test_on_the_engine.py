@@ -281,7 +281,7 @@ def test_retries_in_back_off_are_no_reason_in_any_order(world: EngineWorld) -> N
 
     for order in ("unordered", "key", "shard"):
         settings: dict[str, Any] = {
-            **QUICK, "order": order, "app": order, "retry_backoff_seconds": 1.5, "breaker_failure_ratio": None,
+            **QUICK, "order": order, "app": order, "retry_backoff_seconds": 1.5, "max_spared_seconds": 0,
         }  # fmt: skip
         running = world.start(handle, **settings)
         at_tip(world, running, SECOND)

@@ -37,7 +37,7 @@ def test_a_paused_shard_is_not_handed_out_and_does_not_stop_the_others(place: Pl
         (FIRST, True),
         (SECOND, False),
     ]
-    assert spout.breaker_pause is None, "that is the circuit breaker's"
+    assert spout.trouble is None, "no handler is at fault"
     assert spout.resume_shards(FIRST)
     assert set(place.run(spout, seconds=5.0)) == first
     assert not spout.resume_shards()

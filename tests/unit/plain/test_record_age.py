@@ -102,7 +102,7 @@ def test_a_record_that_becomes_too_old_while_it_waits_unblocks_what_waits_behind
 def test_nothing_expires_while_practically_every_record_fails(place: Place) -> None:
     for number in range(200):
         place.put(f"r{number}", key=f"key-{number}")
-    spout = place.spout(retry_limit=None, breaker_window=100, **MAXIMUM)
+    spout = place.spout(retry_limit=None, **MAXIMUM)
     place.run(spout, lambda each: spout.fail(each.message_id), seconds=600.0)
-    assert spout.breaker_pause is not None
+    assert spout.trouble is not None
     assert spout.counters.expired == 0

@@ -212,6 +212,10 @@ class TestTheDefectsOfKinesisStormSpout:
         assert spout.last_error is None
 
 
+def wait_for_tip(world: World, after: float) -> None:
+    world.until(lambda: (world.stored(FIRST).since or 0.0) > after, "the tip, stored")
+
+
 class TestRestart:
     def test_latest_is_kept_for_a_shard_and_its_children_born_while_down(self, world: World) -> None:
         world.put("too old")
@@ -315,8 +319,7 @@ class TestRestart:
         for _ in range(50):
             world.clock.advance(3600.0)
             if not was_away:
-                now = world.clock.time()
-                world.until(lambda now=now: (world.stored(FIRST).since or 0.0) > now - 3 * 3600.0, "the tip")
+                wait_for_tip(world, world.clock.time() - 3 * 3600.0)
         spout.close()
         world.put("kept")
         if was_away:

@@ -47,6 +47,7 @@ class Scene:
         self.settings = {
             "order": "unordered",
             "retry_backoff_seconds": 1.0,
+            "max_spared_seconds": 0,
             "retry_limit": None,
             "message_timeout_seconds": 60.0,
             **others,
@@ -325,7 +326,7 @@ def test_retries_at_hand_wait_on_for_all_who_look_and_come_as_the_same_delivery(
 
 
 def test_however_few_are_handed_out_at_once_each_retry_has_its_turn() -> None:
-    scene = Scene(retry_jitter=0.0, retry_backoff_cap_seconds=1.0, breaker_failure_ratio=None)
+    scene = Scene(retry_jitter=0.0, retry_backoff_cap_seconds=1.0, max_spared_seconds=0)
     for number in range(100):
         scene.stream.put(b"%d" % number, "key")
     scene.step()

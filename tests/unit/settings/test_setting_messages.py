@@ -18,7 +18,7 @@ from kinesis_spout.settings.source_options import WriteOptions
 from kinesis_spout.settings.table.spelling import as_option
 from kinesis_spout.structured.stream.stream_reader import KinesisStreamReader
 from kinesis_spout.structured.write.row_putter import write_partition
-from kinesis_spout.testing import InMemoryShardLister, InMemoryStream
+from kinesis_spout.testing import InMemoryShardLister, InMemoryStream, ManualClock
 from shard_state import Position
 from tests.support.kinesis.in_memory_client import InMemoryKinesisClient
 from tests.unit.cli.fake_world import SETTINGS, FakeWorld
@@ -47,7 +47,7 @@ def loss_at_spout() -> DataLoss:
 
 @pytest.fixture
 def query_behind_retention() -> Iterator[SparkInMemory]:
-    stream = InMemoryStream()
+    stream = InMemoryStream(clock=ManualClock())  # years behind: no time proves that nothing is missing
     stream.put(b"done", "key")
     spark = SparkInMemory(options(stream))
     spark.until_rows(1)

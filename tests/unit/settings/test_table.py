@@ -101,4 +101,4 @@ def test_each_record_has_the_defaults_of_the_table() -> None:
     defaults = {each.name: each.default for each in parameters if each.default is not Parameter.empty}
     shared = defaults.keys() & SETTINGS.keys()
     assert {name: defaults[name] for name in shared} == {name: SETTINGS[name].default for name in shared}
-    assert {"retry_limit", "retry_backoff_seconds", "breaker_failure_ratio"} <= shared
+    assert {"retry_limit", "retry_backoff_seconds", "max_spared_seconds"} <= shared

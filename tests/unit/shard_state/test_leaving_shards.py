@@ -5,6 +5,7 @@ import pytest
 from shard_state import (
     Checkpoint,
     FailedRecord,
+    Fate,
     Position,
     RetryPolicy,
     SequenceNumber,
@@ -55,3 +56,13 @@ def test_slice_by_slice_nothing_of_it_is_planned_or_fetched(manager: StateManage
     manager.leave(set())
     assert manager.wants_page("a")
     assert {plan.shard_id for plan in manager.plan(10.0, {"a": 5})} == {"a"}
+
+
+def test_it_is_left_only_once_the_dead_letter_of_what_was_given_up_is_durable(manager: StateManager) -> None:
+    one = SequenceNumber(1)
+    manager.emit("a", one, None, 0.0)
+    manager.fail("a", one, 0.0, attempt=1, fate=Fate.REJECTED)
+    manager.leave({"a"})
+    assert not manager.has_left("a")
+    manager.dead_lettered("a", one, 0.0)
+    assert manager.has_left("a")

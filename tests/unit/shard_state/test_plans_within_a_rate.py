@@ -27,7 +27,7 @@ def owner(*names: str, limit: int | None = None) -> StateManager:
         random=lambda: 0.0,
         retry=RetryPolicy(limit=limit, backoff_seconds=1.0, multiplier=1.0, jitter=0.0),
         limits=SliceLimits(records=100),
-        breaker=None,
+        max_spared_seconds=0.0,
     )
     manager.listed([Shard(shard_id=name) for name in names], {})
     for name in names:

@@ -682,3 +682,23 @@ class TestStatus:
         assert (z.in_flight, z.waiting, z.exhausted, z.holes, z.congested) == (1, 0, 1, 1, False)
         assert described[2].phase is ShardPhase.WAITING_FOR_PARENTS
         assert manager.unresolved == 2
+
+
+def test_no_run_is_handed_out_while_stored_holes_may_speak_of_its_records() -> None:
+    manager = StateManager(app_instance="one", random=lambda: 0.0)
+    manager.listed([Shard(shard_id="a")], {})
+    hole = SequenceNumber(2), SequenceNumber(3)
+    stored = Checkpoint(
+        start=Position.trim_horizon(),
+        base=SequenceNumber(1),
+        holes=(hole,),
+        anchor=SequenceNumber(2),
+        epoch=1,
+    )
+    manager.acquired("a", stored)
+
+    for number in (2, 3):
+        assert manager.run_room("a", 0.0) == 0
+        assert manager.emit("a", SequenceNumber(number), None, 0.0).deliver == (number == 2)
+    manager.emit("a", SequenceNumber(4), None, 0.0)
+    assert manager.run_room("a", 0.0) > 0

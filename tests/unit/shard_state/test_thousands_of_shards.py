@@ -9,6 +9,7 @@ from shard_state import (
     SHARD_END,
     Checkpoint,
     Position,
+    SequenceNumber,
     Shard,
     StateManager,
     lineage,
@@ -75,6 +76,21 @@ def test_a_thousand_shards_that_are_acquired_committed_and_lost_are_looked_at_a_
     assert len(over) == _SHARDS
     assert [shard.parents for shard in manager.to_acquire()] == [(shard_ids[0],)]
     assert looks.shards < 10 * _SHARDS
+
+
+def test_a_commit_that_failed_is_neither_copied_nor_encoded_again_before_something_changes() -> None:
+    manager, (first, *_) = _manager()
+    manager.acquired(first, _checkpoint(over=False))
+    for number in range(1, 6):
+        manager.emit(first, SequenceNumber(number), None, 0.0)
+    manager.ack(first, SequenceNumber(3), 0.0)
+    [once], [again] = manager.to_commit(), manager.to_commit()
+
+    assert once.checkpoint is again.checkpoint
+    assert once.checkpoint.encode() is again.checkpoint.encode()
+    manager.ack(first, SequenceNumber(5), 0.0)
+    [changed] = manager.to_commit()
+    assert len(changed.checkpoint.holes) == 2
 
 
 class _CountedName(str):

@@ -58,7 +58,7 @@ def test_keys_of_a_newer_version_are_passed_over() -> None:
     assert SourceProgress.from_document(newer) == PROGRESS
 
 
-@pytest.mark.parametrize("missing", sorted(DOCUMENT["kinesis"]))
+@pytest.mark.parametrize("missing", sorted(DOCUMENT["kinesis"].keys() - {"numDataLosses"}))
 def test_a_document_that_lacks_a_key_is_none_of_ours(missing: str) -> None:
     rest = {key: value for key, value in DOCUMENT["kinesis"].items() if key != missing}
 

@@ -20,7 +20,7 @@ from kinesis_spout.cli.runs.snapshot import Reading
 from kinesis_spout.consumer.counters import Counters
 from kinesis_spout.model.errors import InvalidConfig, StreamNotFound, Unavailable
 from kinesis_spout.settings import SpoutConfig
-from shard_state import BreakerPause, SequenceNumber, ShardPhase, ShardStatus
+from shard_state import SequenceNumber, ShardPhase, ShardStatus, Trouble
 from tests.support.terminals import a_terminal
 from tests.unit.cli.fake_world import SETTINGS, FakeWorld
 
@@ -31,7 +31,7 @@ class QueryInProgress:
     def __init__(self, lag: str | None = None) -> None:
         self.counters = Counters()
         self.last_error: Unavailable | None = None
-        self.breaker_pause: BreakerPause | None = None
+        self.trouble: Trouble | None = None
         self.paused_by_operator: str | None = None
         self.is_done = False
         self.assigned = {"this-one": 1, "another": 3}
@@ -302,30 +302,30 @@ def test_ctrl_c_while_spark_starts_waits_for_spark_and_begins_nothing(
     assert signal.getsignal(signal.SIGINT) is before
 
 
-PAUSE = BreakerPause(failed=97, outcomes=100, probes_failed=3, probe_at=5.0)
+PAUSE = Trouble(failing=0.97, seconds=30.0, slowed=True)
 
 
-def test_the_progress_says_that_deliveries_pause(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_progress_says_that_deliveries_are_slow(capsys: pytest.CaptureFixture[str]) -> None:
     query = QueryInProgress()
-    query.breaker_pause = PAUSE
+    query.trouble = PAUSE
     look = reading(query)
     with open_view(json=False, detailed=False) as view:
         view.show(look.take("running"))
-    assert capsys.readouterr().err.startswith("paused: delivered 0")
+    assert capsys.readouterr().err.startswith("slowed: delivered 0")
     with open_view(json=True, detailed=False) as view:
         view.show(look.take("running"))
     document = json.loads(capsys.readouterr().out)
-    assert document["state"] == "paused"
-    assert document["paused"] == "paused: 97 of the last 100 outcomes are failures; 3 tried since"
+    assert document["state"] == "slowed"
+    assert document["paused"] == "deliveries slowed: the handler fails for 97% of the records, since 30 s"
 
 
 class StoppableQuery(QueryInProgress):
     """A query that ends when it has caught up, at once unless it pauses; or when it is stopped."""
 
-    def __init__(self, *, dead_lettered: int = 0, pause: BreakerPause | None = None) -> None:
+    def __init__(self, *, dead_lettered: int = 0, pause: Trouble | None = None) -> None:
         super().__init__()
         self.counters.dead_lettered = dead_lettered
-        self.breaker_pause = pause
+        self.trouble = pause
         self._ended = threading.Event()
 
     @property
@@ -333,7 +333,7 @@ class StoppableQuery(QueryInProgress):
         return not self._ended.is_set()
 
     def processAllAvailable(self) -> None:  # noqa: N802
-        if self.breaker_pause is not None:
+        if self.trouble is not None:
             self._ended.wait(30)
 
     def exception(self) -> None:
@@ -395,7 +395,7 @@ def test_a_run_that_is_to_catch_up_does_not_pause_for_ever(monkeypatch: pytest.M
     monkeypatch.setattr("kinesis_spout.cli.runs.following._LONGEST_PAUSE_SECONDS", 0.05)
     query = StoppableQuery(pause=PAUSE)
     err = run_it(monkeypatch, query, exit_code=8)
-    assert "error: paused: 97 of the last 100 outcomes are failures" in err
+    assert "error: deliveries slowed: the handler fails for 97% of the records" in err
     assert "No record was given up meanwhile" in err
     assert not query.isActive
 
@@ -419,7 +419,7 @@ def test_a_run_up_to_an_end_that_pauses_for_too_long_ends_with_exit_code_8(
 ) -> None:
     monkeypatch.setattr("kinesis_spout.cli.runs.following._LONGEST_PAUSE_SECONDS", 0.2)
     monkeypatch.setattr("kinesis_spout.cli.runs.spark_session.start_spark", QuietSpark().start)
-    query = StoppableQuery(pause=BreakerPause(failed=9, outcomes=10, probes_failed=0, probe_at=None))
+    query = StoppableQuery(pause=Trouble(failing=0.97, seconds=30.0, slowed=True))
     monkeypatch.setattr("kinesis_spout.cli.commands.run._start", lambda *_: query)
     FakeWorld().call("run", "json:loads", "--until", "latest", *SETTINGS, exit_code=8)
 

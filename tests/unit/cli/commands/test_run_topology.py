@@ -12,7 +12,7 @@ import pytest
 from kinesis_spout.consumer.counters import Counters
 from kinesis_spout.model.errors import StreamNotFound, Unavailable
 from kinesis_spout.storm.running.counts import ComponentCounts
-from shard_state import BreakerPause, ShardStatus
+from shard_state import ShardStatus, Trouble
 from tests.unit.cli.fake_world import FakeWorld
 
 WIRED = """
@@ -37,7 +37,7 @@ class RunningSpout:
         self.counters.acked = acked
         self.counters.dead_lettered = dead_lettered
         self.last_error: Unavailable | None = None
-        self.breaker_pause: BreakerPause | None = None
+        self.trouble: Trouble | None = None
         self.paused_by_operator: str | None = None
         self.lastProgress = None  # as SpoutQuery spells it
         self.is_done = False
@@ -69,17 +69,15 @@ class RunningTopology:
         self.stopped = threading.Event()
 
     @property
-    def breaker_pause(self) -> BreakerPause | None:
-        return next(
-            (each.breaker_pause for each in self.spouts.values() if each.breaker_pause is not None), None
-        )
+    def trouble(self) -> Trouble | None:
+        return next((each.trouble for each in self.spouts.values() if each.trouble is not None), None)
 
     @property
     def isActive(self) -> bool:  # noqa: N802
         return not self.stopped.is_set()
 
     def processAllAvailable(self) -> None:  # noqa: N802
-        if self.waits or self.breaker_pause is not None:
+        if self.waits or self.trouble is not None:
             self.stopped.wait(30)
 
     def exception(self) -> None:
@@ -260,7 +258,7 @@ def test_a_topology_that_pauses_for_too_long_ends_a_run_that_is_to_catch_up(
     query: RunningTopology, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("kinesis_spout.cli.runs.following._LONGEST_PAUSE_SECONDS", 0.05)
-    query.spouts["more"].breaker_pause = BreakerPause(failed=97, outcomes=100, probes_failed=3, probe_at=5.0)
+    query.spouts["more"].trouble = Trouble(failing=0.97, seconds=30.0, slowed=True)
     _, err = run(exit_code=8)
-    assert "paused: delivered 5" in err
-    assert "error: paused: 97 of the last 100 outcomes are failures" in err
+    assert "slowed: delivered 5" in err
+    assert "error: deliveries slowed: the handler fails for 97% of the records" in err

@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from itertools import pairwise
 
 import pytest
 
@@ -16,7 +17,7 @@ from shard_state import (
     Position,
     Shard,
 )
-from shard_state.assignment.assignment_planner import LASTING_SECONDS
+from shard_state.assignment.assignment_planner import FIRST_REST_SECONDS, LASTING_SECONDS
 
 A, B, C = (GroupMember(name=name, joined=at) for at, name in enumerate("abc"))
 BUSY = 1_000_000.0
@@ -284,6 +285,42 @@ def test_a_member_gives_shards_away_once_it_has_had_too_much_for_minutes() -> No
     assert next_plan_at(planner) == 300.0 + LASTING_SECONDS
     last = planned(planner, *members, now=300.0 + LASTING_SECONDS)
     assert sorted(counts(last).values()) == [2, 2]
+
+
+def test_after_a_move_what_is_still_too_much_waits_for_as_long_again() -> None:
+    planner = planner_of(shards(8))
+    first = planned(planner, A, B, now=0.0)
+
+    def heavy(now: float, loads: Mapping[str, float]) -> Assignment:
+        planner.plan([observing(member, planner.current, loads) for member in (A, B)], now)
+        return planner.current
+
+    loads = dict.fromkeys(first.owners, BUSY) | dict.fromkeys(first.of("a"), 2 * BUSY)
+    heavy(1.0, loads)
+    after = heavy(1.0 + LASTING_SECONDS, loads)
+    assert moved(first, after)
+    loads = dict.fromkeys(first.owners, BUSY) | dict.fromkeys(after.of("a") & first.of("a"), 6 * BUSY)
+    assert heavy(2.0 + LASTING_SECONDS, loads) == after
+    assert next_plan_at(planner) == 2.0 + 2 * LASTING_SECONDS
+
+
+def test_a_shard_that_was_moved_rests_longer_each_time() -> None:
+    planner = planner_of(shards(4))
+    current = planned(planner, A, B)
+    moves = {shard.shard_id: list[float]() for shard in shards(4)}
+    for now in range(0, 24 * 3600, 60):
+        busy = current.of("ab"[now // 900 % 2])
+        rates = dict.fromkeys(current.owners, 0.0) | dict.fromkeys(busy, BUSY)
+        before = current
+        members = [observing(member, before, rates) for member in (A, B)]
+        current = planned(planner, *members, now=float(now))
+        for shard_id in moved(before, current):
+            moves[shard_id].append(now)
+    pauses = [[later - earlier for earlier, later in pairwise(each)] for each in moves.values()]
+    assert any(len(each) > 1 for each in pauses)
+    for each in pauses:
+        assert all(pause >= FIRST_REST_SECONDS for pause in each)
+        assert all(later >= 2 * FIRST_REST_SECONDS for earlier, later in pairwise(each) if earlier < 7_000)
 
 
 def test_a_load_that_is_too_much_now_and_then_moves_nothing() -> None:

@@ -46,8 +46,8 @@ def emit(state: LocalShardState, *numbers: int, key: str | None = None) -> list[
     return [state.emit(n(number), key, now=0.0).deliver for number in numbers]
 
 
-def fail(state: LocalShardState, number: int, *, spare: bool = False) -> object:
-    return state.fail(n(number), 0.0, attempt=1, partition_key="a", spare=spare)
+def fail(state: LocalShardState, number: int) -> object:
+    return state.fail(n(number), 0.0, attempt=1, partition_key="a")
 
 
 def store(state: LocalShardState) -> Checkpoint:
@@ -104,7 +104,6 @@ def test_a_failure_is_given_up_at_once(guarantee: Guarantee) -> None:
     state = owned(guarantee)
     emit(state, 1, 2)
     assert isinstance(fail(state, 1), Exhausted)
-    assert isinstance(fail(state, 2, spare=True), Exhausted), "also while the breaker is open"
 
 
 class TestAtMostOnce:

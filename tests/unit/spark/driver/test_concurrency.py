@@ -127,7 +127,7 @@ def test_every_record_ends_once_and_within_its_limits(
         concurrency=concurrency,
         order=order,
         retry_limit=RETRY_LIMIT,
-        breaker_failure_ratio=None,
+        max_spared_seconds=0,
         record_timeout_seconds=0.2 if is_async else None,
     )
     running.query.processAllAvailable()

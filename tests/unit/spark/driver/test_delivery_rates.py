@@ -142,7 +142,7 @@ def test_records_that_always_fail_do_not_starve_the_others(world: EngineWorld) -
     world.put(*texts(12))
     bad = {f"text-{number}": [ValueError("no")] * 1_000 for number in range(4)}
     diary = Diary(**bad)
-    world.start(diary, max_deliveries_per_second=12, retry_limit=None, breaker_failure_ratio=None)
+    world.start(diary, max_deliveries_per_second=12, retry_limit=None, max_spared_seconds=0)
     diary.until(texts(12))
 
 

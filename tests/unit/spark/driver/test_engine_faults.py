@@ -59,7 +59,7 @@ def test_records_of_batches_that_could_not_run_wait_and_no_attempt_of_theirs_cou
     assert all(diary.attempts(text) == [1] for text in texts(200))
     assert not world.dead_letters.letters
     world.until_stored(records[-1])
-    assert running.query.breaker_pause is None
+    assert running.query.trouble is None
     assert running.query.last_error is None
 
 
@@ -135,7 +135,7 @@ def test_what_waits_for_a_sink_that_is_down_is_bounded_in_bytes(world: EngineWor
         task={"records_per_fetch": 3},
         retry_limit=retry_limit,
         max_records_per_slice=3,
-        breaker_failure_ratio=None,  # Every record fails, one after the other.
+        max_spared_seconds=0,  # Every record fails, one after the other.
     )
     letters = running.consumer.letters
     wait_until(lambda: letters.size_bytes > 20_000 // 4, "the letters take their share")

@@ -46,13 +46,13 @@ def test_after_a_thousand_times_it_counts(world: EngineWorld, monkeypatch: pytes
     assert len(diary.attempts("a")) == 5 + 3
 
 
-def test_a_handler_that_puts_off_practically_everything_opens_no_breaker(world: EngineWorld) -> None:
+def test_a_handler_that_puts_off_practically_everything_is_no_trouble(world: EngineWorld) -> None:
     texts = [f"text-{number}" for number in range(300)]
     *_, last = world.put(*texts)
     diary = Diary(**{text: [NotNow(0.05)] for text in texts})
     running = world.start(diary, retry_limit=0)
     world.until_stored(last)
-    assert running.query.breaker_pause is None
+    assert running.query.trouble is None
     assert running.consumer.counters.acked == 300
     assert world.dead_letters.letters == []
 

@@ -54,6 +54,7 @@ class World:
             "app": "billing",
             "initial_position": "trim_horizon",
             "retry_backoff_seconds": 0.01,
+            "max_spared_seconds": 0,
             "retry_jitter": 0.0,
             "poll_interval_seconds": 0.2,
             "idle_poll_interval_seconds": 0.2,

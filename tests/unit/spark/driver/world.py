@@ -316,6 +316,7 @@ class EngineWorld:
                 "app": "billing",
                 "initial_position": "trim_horizon",
                 "retry_backoff_seconds": 0.01,
+                "max_spared_seconds": 0,
                 "retry_jitter": 0.0,
                 "commit_interval_seconds": 0.02,
                 "shard_list_interval_seconds": 0.2,

@@ -8,14 +8,15 @@ from kinesis_spout.model.record import Record
 from kinesis_spout.spark.per_record.delivery import Failed
 from kinesis_spout.spark.per_record.failures import FailedRecords
 from kinesis_spout.spark.tasks.work import Unfinished
-from shard_state import FailedRecord, Fate, RetryPolicy
+from shard_state import Blame, FailedRecord, Fate, RetryPolicy
 
 NOW = 1_700_000_000.0
 
 
-def failed(limit: int | None = 2, age: float | None = None) -> FailedRecords:
+def failed(limit: int | None = 2, age: float | None = None, spared_seconds: float = 0.0) -> FailedRecords:
     policy = RetryPolicy(limit=limit, backoff_seconds=1.0, cap_seconds=60.0, jitter=0.1)
-    return FailedRecords("billing", policy, age)
+    blame = Blame(spared_seconds, retry_seconds=policy.all_seconds, limit=limit)
+    return FailedRecords("billing", policy, blame, age)
 
 
 def row(
@@ -50,11 +51,7 @@ def row(
 
 
 def settle(records: FailedRecords, *rows: Failed, at: float = 100.0) -> list[DeadLetter]:
-    return records.settle(rows, now=NOW, monotonic=at, random=0.5)
-
-
-def spare(records: FailedRecords, *rows: Failed, at: float = 100.0) -> list[DeadLetter]:
-    return records.settle(rows, now=NOW, monotonic=at, random=0.5, spare=True)
+    return records.settle(rows, delivered=len(rows), now=NOW, monotonic=at, random=0.5)
 
 
 def sequences(due: list[Record]) -> list[str]:
@@ -167,24 +164,32 @@ def test_nothing_failed_nothing_waits() -> None:
     assert records.next_due is None
 
 
-def test_spared_deliveries_do_not_count_and_nothing_is_given_up_but_what_is_rejected() -> None:
-    records = failed(limit=2, age=1.0)
-    letters = spare(records, row(1, attempt=3), row(2), row(3, rejected=True))
+def test_while_all_records_fail_none_is_given_up_but_what_is_rejected_and_few_are_tried() -> None:
+    records = failed(limit=2, spared_seconds=600.0)
+    letters = settle(records, *(row(number) for number in range(1, 101)), row(101, rejected=True))
+    letters += settle(records, *(row(number) for number in range(102, 202)))
+    tries, at = 0, 101.0
+    while at < 600.0:
+        taken = records.take_due(at)
+        tries += len(taken)
+        letters += settle(records, *(row(int(each.sequence_number), each.attempt) for each in taken), at=at)
+        assert records.next_due is not None
+        at = records.next_due
 
-    assert [letter.sequence_number for letter in letters] == ["3"]
-    assert sorted(record.attempt for record in records.take_due(200.0)) == [1, 3]
+    assert [letter.sequence_number for letter in letters] == ["101"]
+    assert tries < 300
 
 
-def test_one_record_can_be_taken_alone_and_the_others_stay() -> None:
-    records = failed()
-    spare(records, row(1), row(2))
-    first = records.take_one()
+def test_a_record_that_fails_while_others_pass_is_given_up_at_its_limit() -> None:
+    records = failed(limit=2, spared_seconds=600.0)
+    records.settle([row(1)], delivered=1_000, now=NOW, monotonic=100.0, random=0.5)
+    records.settle([row(2)], delivered=1_000, now=NOW, monotonic=100.5, random=0.5)
+    letters: list[DeadLetter] = []
+    for at in (101.0, 103.0):
+        taken = records.take_due(at)
+        letters += settle(records, *(row(int(each.sequence_number), each.attempt) for each in taken), at=at)
 
-    assert sequences(first) == ["1"]
-    spare(records, row(1), at=105.0)
-    assert sequences(records.take_one()) == ["2"]
-    assert sequences(records.take_one()) == ["1"]
-    assert records.next_due is None
+    assert [letter.sequence_number for letter in letters] == ["1"]
 
 
 def test_a_letter_says_where_its_failure_was_raised() -> None:

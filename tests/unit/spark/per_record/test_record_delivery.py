@@ -241,18 +241,3 @@ def test_of_several_at_a_time_no_more_begin_when_too_much_has_failed() -> None:
 
     assert (failures, end.overflowed_by) == ([], "ValueError: no")
     assert end.delivered <= 4
-
-
-def test_the_end_of_a_task_says_how_many_records_failed_behind_the_last_that_was_handled() -> None:
-    def handler(record: Record) -> None:
-        if record.data == b"no":
-            raise Reject("bad")
-        if record.data != b"ok":
-            raise ValueError("no database")
-
-    _, end = delivered(handler, batch("1", "ok", "2", "3"), batch("4"), batch("5", "6"))
-    assert end.last_in_row == 5
-    _, end = delivered(handler, batch("1", "ok"), batch("2", "no", "3"))
-    assert end.last_in_row == 1
-    _, end = delivered(handler, batch("1", "2"))
-    assert end.last_in_row == 2

@@ -315,6 +315,20 @@ def test_what_fails_at_a_flush_is_undone_by_its_key_and_only_what_came_after_it_
     assert given("batches") == [(7,), (2,)]
 
 
+def test_where_values_are_objects_groups_halve_until_one_root_is_to_blame_and_grow_again() -> None:
+    builder = begin(["key", "number"])
+    builder.set_bolt("batches", Batches()).shuffle_grouping("numbers")
+    builder.set_bolt("sums", Sums(), 2).fields_grouping("batches", ["key"])
+    builder.set_bolt("after", Scripted(fails_above(5))).global_grouping("sums")
+    local = builder.build().local()
+
+    result = run_tuples_carefully(local, *[("a", number) for number in (0, 0, 0, 0, 0, 0, 9, 0)])
+
+    assert result.failed == [(("a", 9), ANY)]
+    assert local.state["sums"] == {"a": [0] * 7}
+    assert [size for (size,) in given("batches")] == [8, 4, 4, 2, 2, 1, 1]
+
+
 class FailsHalfWay(Totals):
     """Holds tuples until a tick, in which it acks them; then it deletes keys, and raises half-way."""
 

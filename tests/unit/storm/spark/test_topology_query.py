@@ -35,7 +35,7 @@ def test_it_speaks_for_its_only_spout(world: World) -> None:
     world.put("orders", "a", "b")
     world.until_handled("orders", "b")
     wait_until(lambda: query.counters.acked == 2, "both are finished")
-    assert (query.failures, query.last_error, query.breaker_pause, query.resume()) == ({}, None, None, False)
+    assert (query.failures, query.last_error, query.trouble, query.resume()) == ({}, None, None, False)
     assert (query.isActive, query.is_done) == (True, False)
     with pytest.raises(InvalidConfig, match="expected a timeout of more than 0 seconds, got 0"):
         query.awaitTermination(0)

@@ -1,7 +1,8 @@
-"""The plain-Python door while practically everything fails, on a clock that the test holds."""
+"""The plain-Python door while the handler is at fault, on a clock that the test holds."""
 
 from collections.abc import Callable, Iterator
 from itertools import pairwise
+from random import Random
 from typing import Any
 
 import pytest
@@ -31,7 +32,7 @@ class Place:
             "stream": "orders",
             "app": "billing",
             "initial_position": "trim_horizon",
-            "retry_limit": 0,
+            "retry_limit": 3,
             "retry_jitter": 0.0,
             **settings,
         }
@@ -78,107 +79,93 @@ def place() -> Iterator[Place]:
     made.spout.close()
 
 
-def test_a_handler_that_is_broken_from_the_start_gives_up_fewer_than_fifty_records(place: Place) -> None:
+def test_a_handler_that_is_broken_gives_up_nothing_and_all_flows_after_its_mend(place: Place) -> None:
     place.put(1000)
-    place.work(600.0, place.fail)
-    assert place.spout.breaker_pause is not None
-    assert place.letters == 49
-
-
-def test_with_retries_no_record_is_given_up() -> None:
-    place = Place(retry_limit=3)
-    place.put(1000)
-    place.work(600.0, place.fail)
+    place.work(500.0, place.fail)
+    trouble = place.spout.trouble
+    assert trouble is not None
+    assert trouble.slowed
     assert place.letters == 0
-    place.work(120.0, place.ack)
-    assert place.spout.breaker_pause is None
-    assert place.letters == 0
-    assert place.spout.counters.acked == 1000
-    place.spout.close()
+    place.work(15.0, place.ack)
+    assert (place.spout.trouble, place.letters, place.spout.counters.acked) == (None, 0, 1000)
 
 
-def test_probes_come_one_by_one_at_growing_intervals_every_second_one_a_fresh_record(place: Place) -> None:
+def test_while_it_is_broken_deliveries_become_few_and_every_second_one_is_fresh(place: Place) -> None:
     place.put(1000)
-    place.work(0.5, place.fail)
-    assert place.spout.breaker_pause is not None
+    place.work(200.0, place.fail)
     tried: list[tuple[float, bool]] = []
-    started = place.clock.monotonic()
 
-    def fail(emitted: Emitted) -> None:
-        tried.append((place.clock.monotonic() - started, emitted.message_id.endswith(".1")))
-        place.fail(emitted)
+    def fail(each: Emitted) -> None:
+        tried.append((place.clock.monotonic(), each.message_id.endswith(".1")))
+        place.fail(each)
 
-    place.work(130.0, fail)
+    place.work(100.0, fail)
     gaps = [later - earlier for (earlier, _), (later, _) in pairwise(tried)]
-    assert gaps == pytest.approx([2, 4, 8, 15, 15, 15, 15, 15, 15, 15], abs=0.2)
-    assert [fresh for _, fresh in tried] == [False, True] * 5 + [False]
+    assert min(gaps) >= 9
+    assert {fresh for _, fresh in tried[::2]} != {fresh for _, fresh in tried[1::2]}
 
 
 def test_time_outs_are_failures() -> None:
     place = Place(retry_limit=None, message_timeout_seconds=1.0)
     place.put(200)
     place.work(5.0, lambda _: None)
-    assert place.spout.breaker_pause is not None
-    assert place.spout.counters.timed_out >= 100
+    assert place.spout.trouble is not None
+    assert place.spout.counters.timed_out >= 30
     place.spout.close()
 
 
-def test_the_ack_of_a_probe_ends_the_pause(place: Place) -> None:
+def test_a_handler_that_fails_for_nine_of_ten_records_is_not_slowed_and_gives_up_none(place: Place) -> None:
+    random = Random(1)
     place.put(300)
-    place.work(0.5, place.fail)
-    place.work(30.0, place.ack)
-    assert place.spout.breaker_pause is None
-    assert place.spout.counters.acked == 300 - 49
+    place.work(400.0, lambda each: place.fail(each) if random.random() < 0.9 else place.ack(each))
+    place.work(20.0, place.ack)
+    assert (place.letters, place.spout.counters.acked) == (0, 300)
 
 
-def test_the_handle_ends_the_pause(place: Place) -> None:
+def test_the_handle_lets_deliveries_flow(place: Place) -> None:
     place.put(150)
-    place.work(0.5, place.fail)
+    place.work(30.0, place.fail)
     assert place.spout.resume()
-    assert place.spout.breaker_pause is None
     assert len(place.work(0.1, place.ack)) >= 50
     assert not place.spout.resume()
 
 
-def test_an_operator_ends_the_pause_by_zookeeper_and_sees_it_there(place: Place) -> None:
+def test_an_operator_lets_them_flow_by_zookeeper_and_sees_the_trouble_there(place: Place) -> None:
     place.put(300)
-    place.work(1.0, place.fail)
+    place.work(30.0, place.fail)
     operator = place.zookeeper.process("operator").coordinator
     (notice,) = operator.pauses().values()
-    assert "50 of the last 50 outcomes are failures" in notice
+    assert "deliveries slowed: the handler fails for" in notice
     assert "mostly ValueError at" in notice
     operator.resume()
-    place.work(1.0, place.ack)
-    assert place.spout.breaker_pause is None
+    place.work(20.0, place.ack)
+    assert place.spout.trouble is None
     assert operator.pauses() == {}
 
 
-def test_commits_go_on_while_it_pauses_and_a_restart_counts_no_attempt_of_the_pause() -> None:
-    place = Place(retry_limit=1)
+def test_a_restart_goes_on_slowly_and_counts_no_attempt(place: Place) -> None:
     place.put(150)
-    place.work(0.01, place.fail)
-    assert place.spout.breaker_pause is not None
-    place.work(100.0, place.fail)
+    place.work(120.0, place.fail)
     place.spout.crash()
     place.spout = place.new_spout()
-    taken = place.work(0.2, place.ack)
-    assert len(taken) == 150
-    # Nor of the failures that led to it.
-    assert {emitted.message_id.rpartition(".")[2] for emitted in taken} == {"1"}
-    place.spout.close()
+    assert len(place.work(5.0, place.fail)) <= 2
+    place.work(60.0, place.ack)
+    assert (place.letters, place.spout.counters.acked) == (0, 150)
 
 
-def test_a_close_while_it_pauses_takes_the_notice_along(place: Place) -> None:
+def test_a_close_takes_the_notice_along(place: Place) -> None:
     place.put(300)
-    place.work(1.0, place.fail)
+    place.work(30.0, place.fail)
     place.spout.close()
     assert place.zookeeper.process("operator").coordinator.pauses() == {}
 
 
-def test_a_dead_letter_says_where_the_exception_was_raised(place: Place) -> None:
+def test_a_dead_letter_says_where_the_exception_was_raised() -> None:
+    place = Place(retry_limit=0)
     place.put(2)
     place.work(0.1, place.fail)
     (letter, _) = place.ports.dead_letters.letters  # type: ignore[attr-defined]
     assert "in look_up" in letter.traceback
     assert letter.traceback.endswith("\nValueError")
     assert list(place.spout.failures.values()) == [2]
+    place.spout.close()
