@@ -66,6 +66,23 @@ def check_once(url: str, sink: DeadLetterSink, *, aws: KinesisClientSettings | N
         _writable.add((url, aws))
 
 
+def local_directory(url: str) -> str | None:
+    """Return the directory of a local sink; None if the URL is of another one.
+
+    Raises:
+        InvalidConfig: ``file://`` with a host.
+    """
+    scheme, separator, _ = url.partition("://")
+    if not separator:
+        return url
+    if scheme != "file":
+        return None
+    parts = urlsplit(url)
+    if parts.netloc not in ("", "localhost"):
+        raise InvalidConfig(f"dead_letters: expected file:///directory, got {url!r}")
+    return unquote(parts.path)
+
+
 def open_sink(
     url: str, *, client: "KinesisClient | None" = None, aws: KinesisClientSettings | None = None
 ) -> DeadLetterSink:
@@ -79,14 +96,9 @@ def open_sink(
         InvalidConfig: ``kinesis://`` without a client, ``file://`` with a host, ``s3://`` without a bucket.
         DeadLetterError: Hadoop cannot open the URL.
     """
-    scheme, separator, rest = url.partition("://")
-    if not separator:
-        return JsonLinesSink(url)
-    if scheme == "file":
-        parts = urlsplit(url)
-        if parts.netloc not in ("", "localhost"):
-            raise InvalidConfig(f"dead_letters: expected file:///directory, got {url!r}")
-        return JsonLinesSink(unquote(parts.path))
+    if (directory := local_directory(url)) is not None:
+        return JsonLinesSink(directory)
+    scheme, _, rest = url.partition("://")
     if scheme == "kinesis":
         if client is None:
             raise InvalidConfig(f"dead_letters: expected a Kinesis client to open {url!r} with, got none")

@@ -122,7 +122,7 @@ ERRORS_BY_CAUSE: Final[tuple[tuple[type[Exception], type[KinesisSpoutError]], ..
     (botocore_errors.ParamValidationError, UnusableConfig),
 )
 """Calls that were not made. Others are Unavailable: they did not reach the service, or got no good reply."""
-_BAD_REQUEST, _TOO_MANY_REQUESTS, _NO_ERROR_OF_HTTP = 400, 429, 600
+_BAD_REQUEST, _TOO_MANY_REQUESTS, _FAULT_OF_SERVICE, _NO_ERROR_OF_HTTP = 400, 429, 500, 600
 _LONGEST_SAID: Final = 500
 """Characters of an error: a proxy's page is longer."""
 
@@ -219,6 +219,8 @@ def _kind_of_reply(error: ClientError) -> type[KinesisError]:
     if not _BAD_REQUEST <= status < _NO_ERROR_OF_HTTP:
         return Unavailable  # AWS says no error so
     code = error_code(error)
+    if status >= _FAULT_OF_SERVICE:
+        return Throttled if ERRORS_BY_CODE.get(code) is Throttled else Unavailable  # whatever else it says
     if code == "InvalidArgumentException":
         return INVALID_ARGUMENT_BY_OPERATION.get(error.operation_name, KinesisError)
     known = ERRORS_BY_CODE.get(code)

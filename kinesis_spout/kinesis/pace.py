@@ -181,14 +181,13 @@ class Pacing:
 
     def succeeded(self, started: float, size_bytes: int) -> None:
         with self._lock:
-            self._failures.succeeded()
             self._last_bytes = size_bytes
             self.throttled_to = min(1.0, self.throttled_to + RECOVERY)
             paced = started + self._pace.seconds_for(size_bytes) / self.throttled_to
             self.ready_at = max(self.ready_at, paced, self._budget.pay(size_bytes, started))
 
-    def pushed(self) -> None:
-        """Note that data came without a call; no limit applies."""
+    def answered(self) -> None:
+        """Note that a page was what was asked for: only now a row of failures is over."""
         self._failures.succeeded()
 
     def failed(self, now: float, error: KinesisSpoutError) -> None:

@@ -306,8 +306,11 @@ def put_back(
 @contextmanager
 def _alone(world: World, config: SpoutConfig, by: Operator, *, force: bool) -> Iterator[Callable[[], None]]:
     """Keep other redrives from these letters; gives what raises once that cannot be said any more."""
+    from kinesis_spout.dead_letters.sink_url import local_directory  # noqa: PLC0415 - --help does not wait for it
+
     place = config.dead_letters_url
-    work = f"redrive of {place}"
+    directory = local_directory(place)
+    work = f"redrive of {place if directory is None else Path(directory).resolve()}"
     with ExitStack() as opened:
         try:
             group = opened.enter_context(world.progress(config, begin=True)).group

@@ -289,7 +289,7 @@ class RecordSpout(Handle):
 
         Ends when every shard is over, when the run has come up to its `until` (see ``is_done``), or when the
         spout is deactivated or closed. In the main thread SIGTERM and Ctrl-C end it too: the loop's body ends
-        first, and the spout is deactivated, so that ``close`` leaves nothing to be repeated. A second one does
+        first, and the spout is deactivated, so that ``close`` leaves nothing to be repeated. A second Ctrl-C does
         not wait; a handler of the program's own is left alone. Raises like ``next_tuple``.
         """
         self._opened()

@@ -10,6 +10,7 @@ import signal
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from queue import Empty, SimpleQueue
 from typing import Any, Final
 
 _SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
@@ -26,7 +27,8 @@ class Stop:
         self.signal: signal.Signals | None = None
         """The first one that came."""
         self._before: dict[int, Any] = {}
-        self._told = threading.Event()
+        self._told = SimpleQueue[None]()
+        """Not an Event: a signal that comes while the main thread holds its lock would wait for that thread."""
         self._is_over = False
 
     @property
@@ -39,38 +41,44 @@ class Stop:
         if threading.current_thread() is not threading.main_thread():
             return
         for number in _SIGNALS:
-            handler = signal.getsignal(number)
+            handler = _in_force(signal.getsignal(number), number)
             if _is_nobodys(handler) or (_is_ours(handler) and handler != self._tell):
                 self._before.setdefault(number, handler)
                 signal.signal(number, self._tell)
 
     def end(self) -> None:
-        """Give the signals back."""
+        """Give the signals back; in another thread, the next signal does that."""
         self._is_over = True
+        if threading.current_thread() is not threading.main_thread():
+            return
         for number, handler in self._before.items():
             if signal.getsignal(number) == self._tell:
-                signal.signal(number, handler)
+                signal.signal(number, _in_force(handler, number))
 
     def wait(self, seconds: float) -> bool:
         """Whether a stop is asked for within so many seconds."""
-        return self._told.wait(seconds)
+        if self.signal is None:
+            with suppress(Empty):
+                self._told.get(timeout=seconds)
+        return self.signal is not None
 
     def _tell(self, number: int, frame: object) -> None:
-        before = self._before[number]
+        before = _in_force(self._before[number], number)
+        if self._is_over:
+            signal.signal(number, before)
+            signal.raise_signal(number)
+            return
         if _is_ours(before):
             before(number, frame)  # a loop around this one stops too
-        if self.signal is None and not self._is_over:
+        if self.signal is None:
             self.signal = signal.Signals(number)
-            self._told.set()
+            self._told.put(None)
             if self.text and not _is_ours(before):
                 # Not by way of sys.stderr, which can be in the middle of a write.
                 with suppress(OSError):
                     os.write(_STANDARD_ERROR, self.text)
         elif number == signal.SIGINT:
             raise KeyboardInterrupt
-        elif self._is_over:  # a loop around this one ended before it, and its handler was put back
-            signal.signal(number, signal.SIG_DFL)
-            signal.raise_signal(number)
 
 
 @contextmanager
@@ -82,6 +90,13 @@ def stop_signals(text: bytes = _STOPPING) -> Iterator[Stop]:
         yield stop
     finally:
         stop.end()
+
+
+def _in_force(handler: Any, number: int) -> Any:
+    """Look behind the handlers of loops that ended before one that they began outside of."""
+    while _is_ours(handler) and handler.__self__._is_over:  # noqa: SLF001 - of this module
+        handler = handler.__self__._before[number]  # noqa: SLF001
+    return handler
 
 
 def _is_nobodys(handler: Any) -> bool:

@@ -169,6 +169,7 @@ class InMemoryShardGetter:
                 self._pacing.failed(clock.monotonic(), error)
             raise
         self._pacing.succeeded(started, page.size_bytes)
+        self._pacing.answered()
         return page, following
 
     def _new_iterator(self) -> str:

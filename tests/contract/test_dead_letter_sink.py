@@ -3,13 +3,13 @@
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-import boto3
 import pytest
 from moto import mock_aws
 
 from kinesis_spout.dead_letters.json_lines import JsonLinesSink
 from kinesis_spout.dead_letters.kinesis_stream import KinesisStreamSink
 from kinesis_spout.dead_letters.s3 import S3Sink
+from kinesis_spout.kinesis.client_settings import KinesisClientSettings
 from kinesis_spout.kinesis.retry_policy import RetryPolicy
 from kinesis_spout.operations.dead_letters import MarkingSink
 from kinesis_spout.ports import DeadLetterSink
@@ -48,7 +48,7 @@ def hadoop(directory: Path) -> Iterator[Open]:
 
 def kinesis() -> Iterator[Open]:
     with mock_aws():
-        client = boto3.client("kinesis", region_name="eu-west-1")
+        client = KinesisClientSettings(region="eu-west-1").create()
         client.create_stream(StreamName="dead", ShardCount=1)
         yield lambda: KinesisStreamSink(client, "dead", retry_policy=RetryPolicy(clock=ManualClock()))
         client.close()

@@ -42,6 +42,10 @@ class Continuity:
         """Note that reading begins anew. Returns what to ask Kinesis for."""
         can_tell = position.sequence_number is not None or self.since is not None
         self._unproven = position if can_tell else None
+        return self.asked(position)
+
+    def asked(self, position: Position) -> Position:
+        """Return what is asked for in place of a position."""
         return Position.trim_horizon() if self._is_at_horizon else position.with_its_record
 
     def limit(self, limit: int) -> int:
@@ -53,7 +57,7 @@ class Continuity:
     def is_met_by(self, first: SequenceNumber | None) -> bool:
         """Whether a reply, which begins with ``first``, leaves no question open."""
         if self._unproven is not None and self._unproven.is_met_by(first):
-            self._unproven = None
+            self._unproven, self._is_at_horizon = None, False
         return self._unproven is None
 
     def check(

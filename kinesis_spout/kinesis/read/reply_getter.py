@@ -85,7 +85,9 @@ def get_records(
         body = response.get(RAW_BODY)
         if body is None:
             status = response.get("ResponseMetadata", {}).get("HTTPStatusCode")
-            raise Unavailable(f"GetRecords expected a page with status 200, got {status}; the call is repeated")
+            raise Unavailable(
+                f"GetRecords expected a page with status 200, got {status}; the call is repeated"
+            )
         if len(body) > IN_PLACE_BYTES:
             yield MAY_BLOCK
         return form.decode(body)
@@ -272,6 +274,7 @@ class ReplyGetter(ABC):
             self._note(error)
             raise error
         yield from self._look_for_gap(reply)
+        self._pacing.answered()
         if reply.last is not None:
             self._position = Position.after(reply.last)
         if reply.at_end:
@@ -303,8 +306,9 @@ class ReplyGetter(ABC):
                 if self._settings.fail_on_data_loss or not (reply.first or reply.at_end):
                     self._begin_anew()
                 self._give_up_position(self._question.lost(self.position, error))
-            except KinesisError:
+            except KinesisError as error:
                 self._begin_anew()
+                self._note(error)
                 raise
             else:
                 if begins_at_oldest:
@@ -314,7 +318,7 @@ class ReplyGetter(ABC):
     def _error_in(self, reply: Reply) -> Steps[KinesisError | None]:
         """Return why a reply cannot be the answer; None: it may be."""
         # Until the start is reached the record before the position is asked for, too.
-        asked = self._position if self._start is None else self._position.with_its_record
+        asked = self._position if self._start is None else self._continuity.asked(self._position)
         if reply.first is not None and not asked.includes(reply.first):
             return Unavailable(
                 f"GetRecords of {self._question} expected records from {asked} on, got {reply.first}: "

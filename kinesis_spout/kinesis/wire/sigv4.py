@@ -46,6 +46,7 @@ SIGNATURE_REFUSED: Final = frozenset(
         "MissingAuthenticationToken",
         "MissingAuthenticationTokenException",
         "RequestExpired",
+        "RequestInTheFuture",
         "RequestTimeTooSkewed",
         "SignatureDoesNotMatch",
         "UnrecognizedClientException",

@@ -186,9 +186,9 @@ class SpoolFiles:
                 segment.path.unlink(missing_ok=True)
         folder = segment.path.parent
         if not any(other.path.parent == folder for other in self._segments.values()):
-            self._locks.pop(folder).remove()
             if folder == self._own:
-                self._own = None
+                self._own = None  # another process may take one that stays
+            self._locks.pop(folder).remove()
 
     def _being_read(self) -> Segment | None:
         """Return the file to read, taking over others if needed; None if there is none."""

@@ -81,12 +81,10 @@ class FolderLock:
             os.close(descriptor)
 
     def remove(self) -> None:
-        """Remove the empty folder, and release it."""
-        try:
-            with translated(self.path):
-                self.path.rmdir()
-        finally:
-            self.release()
+        """Remove the folder, unless something else is in it, and release it."""
+        with contextlib.suppress(OSError):
+            self.path.rmdir()
+        self.release()
 
 
 _held: WeakSet[FolderLock] = WeakSet()

@@ -80,8 +80,8 @@ class RunningQuery(Handle):
     def awaitTermination(self, timeout: float | None = None) -> bool | None:  # noqa: N802
         """Wait until the query ends; without `until` it ends only by ``stop``, by a signal or an error.
 
-        In the main thread SIGTERM and Ctrl-C stop the query, as ``stop`` does, and this returns. A second one does
-        not wait; a handler of the program's own is left alone.
+        In the main thread SIGTERM and Ctrl-C stop the query, as ``stop`` does, and this returns. A second Ctrl-C
+        does not wait; a handler of the program's own is left alone.
 
         Args:
             timeout: the most seconds to wait.

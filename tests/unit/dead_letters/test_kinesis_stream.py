@@ -1,5 +1,6 @@
 """A stream takes every letter whole, however the service answers, or the write says that it did not."""
 
+import json
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, cast
 
@@ -8,6 +9,7 @@ from botocore.exceptions import ClientError, EndpointConnectionError, NoCredenti
 from moto import mock_aws
 
 from kinesis_spout.dead_letters.kinesis_stream import KinesisStreamSink
+from kinesis_spout.kinesis.calls import RAW_BODY
 from kinesis_spout.kinesis.client_settings import KinesisClientSettings
 from kinesis_spout.kinesis.retry_policy import RetryPolicy
 from kinesis_spout.model.errors import DeadLetterError
@@ -71,7 +73,7 @@ def refusing_all(_real: Callable[..., Any], **arguments: Any) -> Any:
 @pytest.fixture
 def client() -> "Iterator[KinesisClient]":
     with mock_aws():
-        client = KinesisClientSettings(region="eu-west-1").connect()
+        client = KinesisClientSettings(region="eu-west-1").create()
         client.create_stream(StreamName="dead", ShardCount=1)
         yield client
         client.close()
@@ -187,7 +189,8 @@ def test_an_empty_page_that_is_behind_is_not_the_end(client: "KinesisClient") ->
     sink(client).write([letter(1)])
 
     def empty_but_behind(_real: Callable[..., Any], **arguments: Any) -> Any:
-        return {"Records": [], "NextShardIterator": arguments["ShardIterator"], "MillisBehindLatest": 60_000}
+        page = {"Records": [], "NextShardIterator": arguments["ShardIterator"], "MillisBehindLatest": 60_000}
+        return {RAW_BODY: json.dumps(page).encode()}
 
     assert numbers(sink(Flaky(client, "get_records", *[empty_but_behind] * 3))) == [1]
 

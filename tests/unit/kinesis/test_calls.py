@@ -72,6 +72,11 @@ def test_not_found_is_not_believed_before_it_is_verified() -> None:
     assert not isinstance(error, StreamNotFound)
 
 
+@pytest.mark.parametrize("code", ["ValidationException", "InvalidArgumentException", "AccessDeniedException"])
+def test_an_answer_that_blames_the_service_is_never_final(code: str) -> None:
+    assert type(translate(client_error(code, "PutRecords", status=503), "call")) is Unavailable
+
+
 @pytest.mark.parametrize("status", [302, 400, 403, 404, 407, 413, 500, 503, 999])
 @pytest.mark.parametrize("code", ["Whatever", "403", ""])
 def test_what_aws_does_not_name_says_nothing_of_the_call(status: int, code: str) -> None:

@@ -3,6 +3,7 @@
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import boto3
@@ -10,7 +11,7 @@ import pytest
 from moto import mock_aws
 
 from kinesis_spout.dead_letters.kinesis_stream import KinesisStreamSink
-from kinesis_spout.kinesis import KinesisClientSettings
+from kinesis_spout.kinesis.client_settings import KinesisClientSettings
 from kinesis_spout.kinesis.retry_policy import RetryPolicy
 from kinesis_spout.model.dead_letter import DeadLetter
 from kinesis_spout.model.errors import DeadLetterError, InvalidConfig, StoreUnavailable
@@ -35,14 +36,15 @@ def letter(number: int, **changes: Any) -> DeadLetter:
 @pytest.fixture
 def client() -> "Iterator[KinesisClient]":
     with mock_aws():
-        client = boto3.client("kinesis", region_name="eu-west-1")
+        client = KinesisClientSettings(region="eu-west-1").create()
         for stream in ("orders", "returns", "dead"):
             client.create_stream(StreamName=stream, ShardCount=1)
         yield client
         client.close()
 
 
-def on_stream(client: "KinesisClient", stream: str, *, shard: int = 0) -> list[tuple[str, bytes]]:
+def on_stream(stream: str, *, shard: int = 0) -> list[tuple[str, bytes]]:
+    client = boto3.client("kinesis", region_name="eu-west-1")
     iterator = client.get_shard_iterator(
         StreamName=stream, ShardId=f"shardId-{shard:012}", ShardIteratorType="TRIM_HORIZON"
     )
@@ -67,15 +69,15 @@ def redrive_all(sink: DeadLetterSink, client: "KinesisClient", *, force: bool = 
 def test_all_letters_go_back_to_their_own_streams_with_their_keys(client: "KinesisClient") -> None:
     sink = filled(letter(1, partition_key="a"), letter(2, stream="returns"), letter(3, partition_key="b"))
     assert redrive_all(sink, client) == 3
-    assert on_stream(client, "orders") == [("a", b"1"), ("b", b"3")]
-    assert on_stream(client, "returns") == [("k", b"2")]
+    assert on_stream("orders") == [("a", b"1"), ("b", b"3")]
+    assert on_stream("returns") == [("k", b"2")]
     assert list(sink.read()) == []
     assert redrive_all(sink, client) == 0
 
 
 def test_a_letter_without_a_key_goes_by_its_sequence_number(client: "KinesisClient") -> None:
     redrive_all(filled(letter(7, partition_key=None)), client)
-    assert on_stream(client, "orders") == [("7", b"7")]
+    assert on_stream("orders") == [("7", b"7")]
 
 
 def test_a_letter_goes_back_with_its_explicit_hash_key(client: "KinesisClient") -> None:
@@ -83,8 +85,8 @@ def test_a_letter_goes_back_with_its_explicit_hash_key(client: "KinesisClient") 
     last = str(2**127 + 1)
     letters = [letter(number, stream="wide", explicit_hash_key=key) for number, key in enumerate(("0", last))]
     assert redrive_all(filled(*letters), client) == 2
-    assert on_stream(client, "wide") == [("k", b"0")]
-    assert on_stream(client, "wide", shard=1) == [("k", b"1")]
+    assert on_stream("wide") == [("k", b"0")]
+    assert on_stream("wide", shard=1) == [("k", b"1")]
 
 
 @pytest.mark.parametrize("hash_key", ["", "k", "-1", "1.5", "٣", str(2**128), "9" * 5000])
@@ -92,7 +94,7 @@ def test_an_explicit_hash_key_that_kinesis_refuses_keeps_no_letter_back(
     client: "KinesisClient", hash_key: str
 ) -> None:
     redrive_all(filled(letter(1, explicit_hash_key=hash_key), letter(2)), client)
-    assert on_stream(client, "orders") == [("k", b"1"), ("k", b"2")]
+    assert on_stream("orders") == [("k", b"1"), ("k", b"2")]
 
 
 def test_letters_are_chosen_by_message_id_and_the_unknown_are_reported(client: "KinesisClient") -> None:
@@ -101,7 +103,7 @@ def test_letters_are_chosen_by_message_id_and_the_unknown_are_reported(client: "
     letters = chosen(sink, letter(2).message_id, absent)
     assert letters.missing == [absent]
     assert letters.redrive(client) == 1
-    assert on_stream(client, "orders") == [("k", b"2")]
+    assert on_stream("orders") == [("k", b"2")]
     assert list(sink.read()) == [letter(1)]
 
 
@@ -128,11 +130,11 @@ def test_letters_are_put_before_they_are_marked_batch_by_batch(client: "KinesisC
     sink.write([letter(number) for number in range(1_100)])
     with pytest.raises(DeadLetterError):
         redrive_all(sink, client)
-    assert len(on_stream(client, "orders")) == 1_000  # the second batch was put, and not marked
+    assert len(on_stream("orders")) == 1_000  # the second batch was put, and not marked
     assert len(list(sink.read())) == 600
     sink.good_marks = 2
     assert redrive_all(sink, client) == 600
-    assert len(on_stream(client, "orders")) == 1_600
+    assert len(on_stream("orders")) == 1_600
 
 
 def test_nothing_is_marked_that_was_not_put(client: "KinesisClient") -> None:
@@ -143,9 +145,7 @@ def test_nothing_is_marked_that_was_not_put(client: "KinesisClient") -> None:
 
 
 def test_a_sink_that_cannot_mark_is_redriven_only_whole_and_only_by_force(client: "KinesisClient") -> None:
-    sink = KinesisStreamSink(
-        KinesisClientSettings(region="eu-west-1").connect(), "dead", retry_policy=RetryPolicy()
-    )
+    sink = KinesisStreamSink(client, "dead", retry_policy=RetryPolicy())
     sink.write([letter(1)])
     with pytest.raises(
         InvalidConfig, match="got KinesisStreamSink; its letters can only be redriven all together"
@@ -153,9 +153,9 @@ def test_a_sink_that_cannot_mark_is_redriven_only_whole_and_only_by_force(client
         chosen(sink, letter(1).message_id).redrive(client)
     with pytest.raises(InvalidConfig, match="use force to accept that"):
         redrive_all(sink, client)
-    assert on_stream(client, "orders") == []
+    assert on_stream("orders") == []
     assert redrive_all(sink, client, force=True) == 1
-    assert on_stream(client, "orders") == [("k", b"1")]
+    assert on_stream("orders") == [("k", b"1")]
     assert list(sink.read()) == [letter(1)]
 
 
@@ -168,7 +168,7 @@ def test_a_letter_of_a_user_record_is_redriven_alone_under_its_own_key(client: "
 
     assert second.message_id.endswith(":7:1")
     assert chosen(sink, second.message_id).redrive(client) == 1
-    assert on_stream(client, second.stream) == [("b", b"2")]
+    assert on_stream(second.stream) == [("b", b"2")]
     assert [each.sequence_number for each in sink.read()] == ["7:0"]
 
 
@@ -202,7 +202,7 @@ def test_a_redrive_that_is_stopped_marks_what_it_put_and_leaves_the_rest(client:
     sink = filled(*(letter(number) for number in range(600)))
     stop = threading.Event()
     assert chosen(sink).redrive(client, stop=stop, done=lambda _count: stop.set()) == 500
-    assert len(on_stream(client, "orders")) == 500
+    assert len(on_stream("orders")) == 500
     assert len(list(sink.read())) == 100
 
 
@@ -229,9 +229,16 @@ class Operators:
         self.world.sink = filled(*(letter(number) for number in range(1, 1_001)))
         self.config = SpoutConfig.load(stream="orders", app="billing")
 
-    def redrive(self, who: str, done: Callable[[int], object] = lambda _count: None) -> int:
-        with chosen_letters(self.world, self.config, Choice()) as chosen:
-            return put_back(self.world, self.config, chosen, force=False, by=Operator(who=who), done=done)
+    def redrive(
+        self,
+        who: str,
+        done: Callable[[int], object] = lambda _count: None,
+        *,
+        dead_letters: str | None = None,
+    ) -> int:
+        config = SpoutConfig.load(stream="orders", app="billing", dead_letters=dead_letters)
+        with chosen_letters(self.world, config, Choice()) as chosen:
+            return put_back(self.world, config, chosen, force=False, by=Operator(who=who), done=done)
 
 
 @pytest.fixture
@@ -239,48 +246,53 @@ def operators(client: "KinesisClient") -> Operators:
     return Operators(client)
 
 
+@pytest.mark.parametrize(
+    "places",
+    [
+        (None, None),
+        ("letters", str(Path("letters").absolute())),
+        ("letters/", Path("letters").absolute().as_uri()),
+    ],
+)
 def test_of_two_redrives_of_the_same_letters_the_second_is_refused_and_names_the_first(
-    operators: Operators, client: "KinesisClient"
+    operators: Operators, places: tuple[str | None, str | None]
 ) -> None:
+    one, two = places
     refused: list[str] = []
 
     def meet(_count: int) -> None:
         if refused:
             return  # nothing is left for a second one
         with pytest.raises(RedriveRuns) as error:
-            operators.redrive("two@there")
+            operators.redrive("two@there", dead_letters=two)
         refused.append(str(error.value))
 
-    assert operators.redrive("one@here", done=meet) == 1_000
+    assert operators.redrive("one@here", done=meet, dead_letters=one) == 1_000
     assert "got one by one@here (command line, since " in refused[0]
     assert operators.redrive("two@there") == 0
-    assert len({data for _, data in on_stream(client, "orders")}) == len(on_stream(client, "orders")) == 1_000
+    assert len({data for _, data in on_stream("orders")}) == len(on_stream("orders")) == 1_000
 
 
 def test_letters_that_another_redrive_put_after_they_were_chosen_are_not_put_again(
-    operators: Operators, client: "KinesisClient"
+    operators: Operators,
 ) -> None:
     with chosen_letters(operators.world, operators.config, Choice()) as chosen:
         operators.redrive("one@here")
         assert put_back(operators.world, operators.config, chosen, force=False) == 0
-    assert len(on_stream(client, "orders")) == 1_000
+    assert len(on_stream("orders")) == 1_000
 
 
-def test_a_redrive_whose_session_was_lost_puts_no_other_batch(
-    operators: Operators, client: "KinesisClient"
-) -> None:
+def test_a_redrive_whose_session_was_lost_puts_no_other_batch(operators: Operators) -> None:
     with pytest.raises(StoreUnavailable, match="redrive again to go on"):
         operators.redrive("one@here", done=lambda _count: operators.world.zookeeper.expire("operator-1"))
-    assert len(on_stream(client, "orders")) == 500
+    assert len(on_stream("orders")) == 500
     assert operators.redrive("one@here") == 500
 
 
-def test_without_zookeeper_letters_are_redriven_by_force_only(
-    operators: Operators, client: "KinesisClient"
-) -> None:
+def test_without_zookeeper_letters_are_redriven_by_force_only(operators: Operators) -> None:
     operators.world.zookeeper.set_available(False)
     with chosen_letters(operators.world, operators.config, Choice()) as chosen:
         with pytest.raises(StoreUnavailable):
             put_back(operators.world, operators.config, chosen, force=False)
-        assert on_stream(client, "orders") == []
+        assert on_stream("orders") == []
         assert put_back(operators.world, operators.config, chosen, force=True) == 1_000

@@ -5,7 +5,8 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from typing import IO, Any
 
 import pytest
@@ -185,21 +186,76 @@ def test_outside_of_the_main_thread_no_signal_is_taken() -> None:
     assert found == [False]
 
 
-@pytest.mark.parametrize("ends", [lambda outer, _: outer.end(), lambda _, inner: inner.end()])
-def test_what_ends_in_another_order_leaves_no_signal_that_nobody_looks_at(
-    ends: Callable[[Stop, Stop], None],
+@pytest.fixture
+def given_back() -> Iterator[None]:
+    """Give the signals back, also where a test fails."""
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    yield
+    for number, handler in before.items():
+        signal.signal(number, handler)
+
+
+@pytest.mark.parametrize("ends_first", ["outer", "inner"])
+@pytest.mark.usefixtures("given_back")
+def test_loops_that_end_in_another_order_give_the_signals_back_and_leave_the_other_one_to_stop(
+    ends_first: str,
 ) -> None:
     before = signal.getsignal(signal.SIGINT)
     outer, inner = Stop(b""), Stop(b"")
     outer.listen()
     inner.listen()
-    ends(outer, inner)
-    for each in (outer, inner):
-        each.end()
-    try:
-        if signal.getsignal(signal.SIGINT) is not before:  # the outer one's, which is over
-            with pytest.raises(KeyboardInterrupt):
-                signal.raise_signal(signal.SIGINT)
-    finally:
-        for number in (signal.SIGINT, signal.SIGTERM):
-            signal.signal(number, signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL)
+    ended, other = (outer, inner) if ends_first == "outer" else (inner, outer)
+    ended.end()
+    signal.raise_signal(signal.SIGINT)
+    assert told(other)
+    assert not told(ended)
+    other.end()
+    assert signal.getsignal(signal.SIGINT) is before
+
+
+@pytest.mark.usefixtures("given_back")
+def test_a_loop_that_ends_in_another_thread_leaves_signals_as_they_were() -> None:
+    stop = Stop(b"")
+    stop.listen()
+    with ThreadPoolExecutor(1) as thread:
+        thread.submit(stop.end).result(30)
+    with pytest.raises(KeyboardInterrupt):
+        signal.raise_signal(signal.SIGINT)
+    assert not told(stop)
+    with stop_signals(b"") as following:
+        signal.raise_signal(signal.SIGTERM)
+        assert told(following)
+
+
+AT_EACH_LINE = """
+import faulthandler, signal, sys
+from kinesis_spout.processes.stop_signals import stop_signals
+
+faulthandler.dump_traceback_later(20, exit=True)
+lines = -1  # before the signal
+
+def trace(frame, event, arg):
+    global left
+    if event == "line":
+        left -= 1
+        if left == -1:
+            signal.raise_signal(signal.SIGTERM)
+    return trace
+
+left = -1
+while left < 0:
+    lines += 1
+    left = lines
+    with stop_signals(b"") as stop:
+        sys.settrace(trace)
+        stop.wait(0.01)
+        sys.settrace(None)
+        assert (stop.signal is not None) == (left < 0)
+print(lines > 3)
+"""
+
+
+def test_a_signal_at_any_moment_of_a_wait_is_taken() -> None:
+    with started(AT_EACH_LINE) as process:
+        out, err = rest_of(process)
+    assert (out, err) == ("True\n", "")

@@ -189,7 +189,6 @@ class FanOutShardGetter(ReplyGetter):
             )
         self._in_vain_until = 0.0
         self._seen_at = self._clock.time() - (self._clock.monotonic() - self._pushed_at)
-        self._pacing.pushed()
         reply = events[-1].to_reply()
         if len(events) > 1:
             reply.records = [record for event in events for record in event.records]

@@ -6,7 +6,6 @@ import importlib
 import itertools
 import json
 import runpy
-import string
 import sys
 import threading
 import time
@@ -81,8 +80,8 @@ def replies(draw: st.DrawFn) -> dict[str, Any]:
         record["SequenceNumber"] = str(number)
     members: dict[str, Any] = {
         "Records": wire,
-        "NextShardIterator": draw(st.none() | st.text(string.ascii_letters, min_size=1)),
-        "MillisBehindLatest": draw(st.integers(0, 2**40)),
+        "NextShardIterator": draw(st.none() | st.text(st.characters(max_codepoint=127))),
+        "MillisBehindLatest": draw(st.integers(0, 10**12)),
         **draw(unknown_members),
     }
     return {name: members[name] for name in draw(st.permutations(sorted(members)))}

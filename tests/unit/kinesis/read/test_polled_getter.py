@@ -31,6 +31,7 @@ pytestmark = [pytest.mark.no_second_run, pytest.mark.usefixtures("each_decoder")
 SHARD = "shardId-000000000000"
 
 GOES_ON = ReadSettings(fail_on_data_loss=False)
+DAY = 24 * 3600.0
 
 
 class Scene:
@@ -49,10 +50,9 @@ class Scene:
             cast("KinesisClient", self.client),
             shard_id=SHARD,
             position=position or Position.trim_horizon(),
-            lister=InMemoryShardLister(self.stream),
             clock=self.clock,
             jitter=lambda: 0.0,
-            **{"stream": "orders", **others},
+            **{"stream": "orders", "lister": InMemoryShardLister(self.stream), **others},
         )
 
     @property
@@ -260,6 +260,70 @@ def test_denied_access_is_not_retriable_but_keeps_the_place(scene: Scene) -> Non
     assert [record.data for record in getter.read(10).records] == [b"one"]
 
 
+class FirstPages(InMemoryKinesisClient):
+    """Changes the first pages."""
+
+    def __init__(self, stream: InMemoryStream, pages: int, **members: Any) -> None:
+        super().__init__(stream)
+        self._pages, self._members = pages, members
+
+    def get_records(self, **request: Any) -> dict[str, Any]:
+        reply = super().get_records(**request)
+        if self.calls <= self._pages:
+            reply[RAW_BODY] = json.dumps(json.loads(reply[RAW_BODY]) | self._members).encode()
+        return reply
+
+
+def test_a_shard_that_seems_to_be_over_is_asked_ever_more_slowly(scene: Scene) -> None:
+    scene.client = FirstPages(scene.stream, 6, NextShardIterator=None)
+    scene.put(b"one")
+    getter = scene.getter()
+
+    waits = []
+    for _ in range(6):
+        with pytest.raises(Unavailable, match="as if the shard were over"):
+            getter.read(10)
+        waits.append(getter.ready_at - scene.clock.monotonic())
+
+    assert waits == pytest.approx([0.2, 0.4, 0.8, 1.6, 3.2, 5.0])
+    assert [record.data for record in getter.read(10).records] == [b"one"]
+
+
+def test_a_refused_question_for_the_retention_is_asked_slowly(scene: Scene) -> None:
+    class Denied(InMemoryShardLister):
+        def summary(self) -> Any:
+            raise AccessDenied("DescribeStreamSummary")
+
+    numbers = scene.put(b"one", b"two")
+    scene.stream.trim(SHARD, numbers[0])
+    position = Position.after(numbers[0]).known_since(scene.clock.time() - 2 * DAY)
+    getter = scene.getter(position, lister=Denied(scene.stream))
+
+    for seconds in (1, 30):
+        with pytest.raises(AccessDenied):
+            getter.read(10)
+        assert seconds <= getter.ready_at - scene.clock.monotonic() <= 1.1 * seconds
+
+
+def test_a_page_that_claims_to_be_a_day_behind_stops_no_shard_whose_position_is_still_there(
+    scene: Scene,
+) -> None:
+    scene.client = FirstPages(scene.stream, 1, Records=[], MillisBehindLatest=int(DAY * 1000))
+    numbers = scene.put(b"one", b"two", b"three")
+    getter = scene.getter(Position.after(numbers[1]).known_since(scene.clock.time() - 3600.0))
+
+    assert not getter.read(10).records
+    assert [record.data for record in getter.read(10).records] == [b"three"]
+    scene.clock.advance(271)
+    scene.put(b"four")
+    assert [record.data for record in getter.read(10).records] == [b"four"]
+    assert [kind for kind, _ in scene.iterator_kinds] == [
+        "AT_SEQUENCE_NUMBER",
+        "TRIM_HORIZON",
+        "AT_SEQUENCE_NUMBER",
+    ]
+
+
 def test_not_found_of_a_listed_shard_is_retriable_and_no_shard_end(scene: Scene) -> None:
     scene.put(b"one")
     getter = scene.getter()
@@ -314,9 +378,6 @@ def test_a_position_behind_retention_becomes_trim_horizon_only_loudly(
     assert [record.data for record in page.records] == [b"three"]
     assert getter.data_losses == 1
     assert "TRIM_HORIZON" in caplog.text
-
-
-DAY = 24 * 3600.0
 
 
 @pytest.mark.parametrize("is_overtaken", [True, False])

@@ -1,6 +1,7 @@
 """Faults of connections, servers and clocks: no poll is lost, and nothing is put twice below its caller."""
 
 import itertools
+import json
 import os
 import random
 import re
@@ -237,6 +238,10 @@ class RefusesOtherClocks:
     def __init__(self) -> None:
         self.ahead_seconds = 0
         self.says_its_time = True
+        self.error = {
+            "__type": "InvalidSignatureException",
+            "message": "Signature expired: it is now earlier",
+        }
         self.refused = 0
 
     def __call__(self, headers: dict[str, str]) -> bytes:
@@ -245,9 +250,16 @@ class RefusesOtherClocks:
         if abs((signed - now).total_seconds()) < 300:
             return answer_of(EMPTY)
         self.refused += 1
-        body = b'{"__type":"InvalidSignatureException","message":"Signature expired: it is now earlier than that"}'
         date = f"Date: {format_datetime(now, usegmt=True)}\r\n" if self.says_its_time else ""
-        return answer_of(body, "400 Bad Request", date)
+        return answer_of(json.dumps(self.error).encode(), "400 Bad Request", date)
+
+
+@pytest.mark.parametrize("code", ["RequestExpired", "RequestInTheFuture", "RequestTimeTooSkewed"])
+def test_every_error_about_the_time_has_it_corrected(server: Server, client: Any, code: str) -> None:
+    read(client)  # the next one is not botocore's
+    service = server.answer_to = RefusesOtherClocks()
+    service.ahead_seconds, service.error = 720, {"__type": code, "message": "no"}
+    assert read(client) == EMPTY
 
 
 @pytest.mark.parametrize("ahead_seconds", [720, -3_600])

@@ -79,6 +79,30 @@ def test_many_files_that_are_left_take_few_descriptors(tmp_path: Path) -> None:
     assert not files(tmp_path)
 
 
+def test_a_file_of_somebody_else_in_a_processs_folder_keeps_nothing_from_being_put(tmp_path: Path) -> None:
+    with opened(tmp_path) as ended:
+        ended.append(ENTRY)
+    (files(tmp_path)[0].parent / ".DS_Store").touch()
+    with opened(tmp_path) as later:
+        later.append(Entry("key", b"later"))
+    assert left_in(tmp_path) == [b"data", b"later"]
+    with opened(tmp_path) as spool:
+        spool.confirm([record.number for found in iter(lambda: spool.recovered(1), ()) for record in found])
+    assert [file.name for file in files(tmp_path)] == [".DS_Store"]
+    assert not left_in(tmp_path)
+
+
+def test_a_process_goes_on_in_another_folder_when_its_own_could_not_be_removed(tmp_path: Path) -> None:
+    with opened(tmp_path, max_bytes=64 * 1024) as spool:
+        spool.confirm([spool.append(Entry("key", bytes(16 * 1024)))])
+        (file,) = files(tmp_path)
+        (file.parent / ".DS_Store").touch()
+        assert in_time(lambda: file.read_bytes().startswith(b"\t"))
+        spool.append(ENTRY)
+        assert [each.parent != file.parent for each in files(tmp_path)] == [False, True]
+        assert not left_in(tmp_path), "nobody else has the records of a process that lives"
+
+
 def test_folder_and_files_are_for_their_owner_alone(tmp_path: Path) -> None:
     with opened(tmp_path) as spool:
         spool.append(ENTRY)
