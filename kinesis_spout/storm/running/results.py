@@ -17,7 +17,7 @@ from kinesis_spout.storm.state.result import Result, ResultKey
 
 MOST_WAITING: Final = 10_000
 """Of the results of a bolt, over all its tasks. While more have failed, its windows stay open: then their records
-fail, which the circuit breaker sees, and the state does not grow."""
+fail, deliveries slow down, and the state does not grow."""
 
 
 class ResultFails(Exception):  # noqa: N818 - what happened
