@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
 
-from botocore.exceptions import BotoCoreError, ClientError
+from botocore.exceptions import BotoCoreError, ClientError, NoCredentialsError
 
 from kinesis_spout.kinesis import KinesisClientSettings
 from kinesis_spout.kinesis.calls import error_code
@@ -44,14 +44,14 @@ def check_credentials(settings: KinesisClientSettings) -> None:
     """
     try:
         session = settings.session()
-        has_credentials = session.get_credentials() is not None
-    except BotoCoreError as error:
-        raise NoAccount(f"expected credentials of AWS, got {error}") from error
-    if not has_credentials:
+        session.get_credentials().get_frozen_credentials()
+    except NoCredentialsError as error:
         raise NoAccount(
             "expected credentials of AWS, found none: set AWS_PROFILE or AWS_ACCESS_KEY_ID and "
             "AWS_SECRET_ACCESS_KEY, or give --profile; an emulator needs --endpoint and --emulator"
-        )
+        ) from error
+    except BotoCoreError as error:
+        raise NoAccount(f"expected credentials of AWS, got {error}") from error
     if session.region_name is None:
         raise NoAccount("expected a region, found none: set AWS_DEFAULT_REGION, or give --region")
 

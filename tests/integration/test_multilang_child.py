@@ -196,6 +196,7 @@ def topology(
         "initial_position": "trim_horizon",
         "retry_limit": "2",  # text, as many configurations have it
         "retry_backoff_seconds": 0.05,
+        "max_spared_seconds": 0,
         "commit_interval_seconds": 0.1,
         "dead_letters": str(tmp_path / "dead-letters"),
     }

@@ -103,6 +103,7 @@ def settings(zookeeper_server: EmbeddedZooKeeper, fresh_root: str, tmp_path: Pat
         "session_timeout_seconds": 20.0,  # one that a busy machine loses would deliver records again
         "initial_position": "trim_horizon",
         "retry_backoff_seconds": 0.05,
+        "max_spared_seconds": 0,  # so that deliveries can be counted
         "commit_interval_seconds": 0.1,
         "shard_list_interval_seconds": 0.5,
         "dead_letters": str(tmp_path / "dead-letters"),

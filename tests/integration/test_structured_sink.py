@@ -245,7 +245,7 @@ def test_a_record_larger_than_the_stream_takes_is_a_dead_letter_and_its_neighbou
 def test_a_stream_that_does_not_exist_is_one_clear_error(
     spark: SparkSession, endpoint: KinesisEndpoint
 ) -> None:
-    with pytest.raises(PythonException, match="StreamNotFound: expected PutRecords on nowhere to succeed"):
+    with pytest.raises(PythonException, match="StreamNotFound: PutRecords on nowhere failed"):
         write(numbered(spark, 10, 1), endpoint, streamName="nowhere")
 
 

@@ -129,7 +129,7 @@ def test_a_tree_is_complete_if_and_only_if_every_tuple_of_it_was_acked(
 ) -> None:
     count, drawn = forest
     tasks = Tasks()
-    root_ids = [getrandbits(64) or 1 for _ in range(count)]
+    root_ids = [getrandbits(62) or 1 for _ in range(count)]
     for number in range(count):
         tasks.collectors[0].emit_root((0,), root_ids[number])
         drawn[number].tup = tasks.take(drawn[number].task)

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from enum import Enum
 from typing import TYPE_CHECKING, Annotated
 
+import msgspec
 import typer
 
 from kinesis_spout.cli.failures import INTERRUPTED
@@ -123,6 +124,8 @@ def run(
         resolve(scheme)  # refused now, rather than when Spark has started
     except InvalidConfig as error:
         raise WrongArguments(f"--{error}") from error
+    if until_caught_up and config.max_spared_seconds is None:
+        config = msgspec.structs.replace(config, max_spared_seconds=0.0)  # as with `until`
     files = existing(py_files or ())
     check_ready(ctx.obj, config)
     query, stopped_by = run_query(

