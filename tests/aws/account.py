@@ -5,7 +5,7 @@ import time
 import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from botocore.exceptions import BotoCoreError, ClientError, NoCredentialsError
 
@@ -44,7 +44,8 @@ def check_credentials(settings: KinesisClientSettings) -> None:
     """
     try:
         session = settings.session()
-        session.get_credentials().get_frozen_credentials()
+        credentials: Any = session.get_credentials()
+        credentials.get_frozen_credentials()
     except NoCredentialsError as error:
         raise NoAccount(
             "expected credentials of AWS, found none: set AWS_PROFILE or AWS_ACCESS_KEY_ID and "
