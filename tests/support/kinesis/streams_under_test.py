@@ -304,7 +304,8 @@ class UnkindStream(EndpointStream):
     def __init__(self, unkind: UnkindEndpoint, shards: int, *, rate: float = 0.0, seed: str = "") -> None:
         endpoint = KinesisEndpoint(name="the unkind endpoint", settings=unkind.kind_settings())
         super().__init__(endpoint, shards, clock=QuickClock())
-        self._reading = unkind.settings().connect()
+        # Another setting is another client: over a connection that had bad weather a late "408" may still come.
+        self._reading = unkind.settings(read_timeout_seconds=20.0 if rate else 19.0).connect()
         self._unkind = unkind
         self._is_kind = not rate
         if rate:
