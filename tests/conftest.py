@@ -9,7 +9,6 @@ A worker runs whole files, as a file may have fixtures of its own; those that ta
 """
 
 import os
-import shutil
 import signal
 import sys
 from collections.abc import Generator
@@ -54,15 +53,9 @@ _LONGEST_FIRST = ("wheel", "fault", "integration", "contract", "model", "unit")
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Order what the workers share out, and skip what needs a browser where there is none."""
+    """Order what the workers share out."""
     if hasattr(config, "workerinput"):
         items.sort(key=_turn)
-    if shutil.which("chromium") is None:
-        for item in items:
-            if item.get_closest_marker("browser"):
-                item.add_marker(
-                    pytest.mark.skip(reason="no chromium on PATH (Debian: apt-get install chromium)")
-                )
 
 
 @pytest.hookimpl(wrapper=True)
