@@ -10,6 +10,7 @@ import argparse
 import base64
 import contextlib
 import json
+import logging
 import random
 import re
 import socket
@@ -636,6 +637,7 @@ def main() -> None:
     parser.add_argument("--replies", type=int, default=1_000_000)
     parser.add_argument("--seed", type=int, default=seed_of_the_day())
     arguments = parser.parse_args()
+    logging.disable(logging.CRITICAL)  # each bad reply is told of
     found = check_replies(arguments.seed, arguments.replies)
     print(
         f"{found.replies:,} replies: {found.accepted:,} good ones, {found.final:,} final errors of AWS, "
