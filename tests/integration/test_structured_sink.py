@@ -19,14 +19,14 @@ from kinesis_spout.dead_letters.json_lines import JsonLinesSink
 from kinesis_spout.kinesis.aggregated_record import UserRecord, take_apart
 from kinesis_spout.kinesis.lister import KinesisShardLister
 from kinesis_spout.kinesis.write.hash_key_ranges import HashKeyRanges, hash_key
-from tests.support.kinesis.endpoints import KinesisEndpoint
+from tests.support.kinesis.endpoints import SERVERS, KinesisEndpoint
 
 pytestmark = [pytest.mark.spark, pytest.mark.endpoint]
 
 TRIGGER_SECONDS = 240
 
 
-@pytest.fixture(params=["moto_server", "kinesis_local"])
+@pytest.fixture(params=SERVERS)
 def endpoint(request: pytest.FixtureRequest) -> KinesisEndpoint:
     found: KinesisEndpoint = request.getfixturevalue(request.param)
     return found
