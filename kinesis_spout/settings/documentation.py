@@ -17,7 +17,7 @@ _TOPICS: Final = {  # headings, and the rows' ``setting`` under each, in their o
         "dead_letters", "partition_key",
     ),
     "Streams, and where a run begins and ends": (
-        "stream_list_interval_seconds", "start_again", "deployment", "until", "progress_from", "fail_on_data_loss",
+        "stream_list_interval_seconds", "start_again", "deployment", "until", "fail_on_data_loss",
         "extra_columns",
     ),
     "Retries, time-outs and order": (
@@ -38,7 +38,7 @@ _TOPICS: Final = {  # headings, and the rows' ``setting`` under each, in their o
         "consumer_mode", "consumer_name", "deaggregate", "max_records_per_fetch",
         "max_fetch_bytes_per_second", "max_total_fetch_bytes_per_second", "fetch_period_seconds",
         "poll_interval_seconds", "idle_poll_interval_seconds", "idle_fetch_period_seconds",
-        "shard_list_interval_seconds", "shard_list_seconds", "fetch_threads", "fetch_processes",
+        "shard_list_interval_seconds", "shard_list_seconds", "fetch_threads",
     ),
     "Putting": (
         "aggregation", "aggregation_max_bytes", "aggregate_bytes", "linger_seconds", "max_records_per_call",

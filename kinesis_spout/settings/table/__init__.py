@@ -29,8 +29,6 @@ SETTINGS: Final = {
 """The settings of ``SpoutConfig``, the environment, files and the command line, by name."""
 
 OPTIONS: Final = tuple(
-    option
-    for option in (*STREAMS, *CLIENT, *POSITIONS, *FETCHES, *BATCHES, *PROGRESS, *WRITES)
-    if option.uses
+    option for option in (*STREAMS, *CLIENT, *POSITIONS, *FETCHES, *BATCHES, *WRITES) if option.uses
 )
 """The options of ``format("kinesis")``. A name may be there twice, for different uses."""

@@ -92,28 +92,27 @@ STREAMS: Final = (
 )  # fmt: skip
 
 ACCESS: Final = (
-    shared("zookeeper_user", _USER, uses=STREAM_READ,
+    setting("zookeeper_user", _USER,
         doc="A user that ZooKeeper knows; with `zookeeper_password`."),
-    shared("zookeeper_password", text(), secret=True, uses=STREAM_READ,
+    setting("zookeeper_password", text(), secret=True,
         doc="The password of `zookeeper_user`."),
-    shared("zookeeper_auth", choice("digest", "sasl-digest"), "digest", uses=STREAM_READ,
+    setting("zookeeper_auth", choice("digest", "sasl-digest"), "digest",
         doc="How `zookeeper_user` logs in: by ZooKeeper's own digest scheme, or by SASL (DIGEST-MD5), which needs "
             "`kinesis-spout[sasl]`."),
-    shared("zookeeper_acl", text(ACL_WORDS, check=_acl), secret=True, uses=STREAM_READ,
-        unset="`creator` with a user or a certificate, else `open`",
+    setting("zookeeper_acl", text(ACL_WORDS, check=_acl), secret=True,
         doc="Who may use the nodes created here: everybody (`open`), the user or certificate that created them "
             "(`creator`), or ZooKeeper's own text. Unset: `creator` with a user or a certificate, else `open`."),
-    shared("zookeeper_tls", FLAG, False, uses=STREAM_READ,
+    setting("zookeeper_tls", FLAG, False,
         doc="Whether to speak TLS with ZooKeeper."),
-    shared("zookeeper_tls_ca", _PEM, uses=STREAM_READ, unset="what the system trusts",
+    setting("zookeeper_tls_ca", _PEM,
         doc="The CA certificates that the servers are verified with; unset: what the system trusts."),
-    shared("zookeeper_tls_certificate", _PEM, uses=STREAM_READ,
+    setting("zookeeper_tls_certificate", _PEM,
         doc="The certificate of this client, where ZooKeeper asks for one."),
-    shared("zookeeper_tls_key", _PEM, uses=STREAM_READ, unset="in the file of the certificate",
+    setting("zookeeper_tls_key", _PEM,
         doc="The key of `zookeeper_tls_certificate`, if it is in a separate file."),
-    shared("zookeeper_tls_key_password", text(), secret=True, uses=STREAM_READ,
+    setting("zookeeper_tls_key_password", text(), secret=True,
         doc="The password of an encrypted `zookeeper_tls_key`."),
-    shared("zookeeper_tls_verify", choice("full", "ca", "none"), "full", uses=STREAM_READ,
+    setting("zookeeper_tls_verify", choice("full", "ca", "none"), "full",
         doc="What is checked of a server's certificate: CA and host name (`full`), only the CA (`ca`), or "
             "nothing, for tests (`none`)."),
 )  # fmt: skip
@@ -122,8 +121,7 @@ ACCESS: Final = (
 ZOOKEEPER: Final = (
     setting("zookeeper", _ZOOKEEPER, "embedded", has_argument=True,
         doc="Where progress is kept. `embedded` starts the ZooKeeper that PySpark ships."),
-    option("zookeeper", STREAM_READ, _ZOOKEEPER, doc="Where it is published; with `app`."),
-    shared("zookeeper_root", _ROOT, "kinesis_spout", uses=STREAM_READ,
+    setting("zookeeper_root", _ROOT, "kinesis_spout",
         doc="The parent node of all applications' nodes."),
     *ACCESS,
     setting("session_timeout_seconds", seconds(1, MAX_SESSION_TIMEOUT_SECONDS),
@@ -140,8 +138,6 @@ PROGRESS: Final = (
     setting("app", _APP, has_argument=True, is_required=True,
         elsewhere=("KCL applicationName",),
         doc="The application's name. Spouts of one name have one progress, and share the stream's shards."),
-    option("checkpointApp", STREAM_READ, _APP, setting="app",
-        doc="Publish the query's progress in ZooKeeper under this application's name; with `zookeeper`."),
     *ZOOKEEPER,
     setting("mode", choice("sharing", "standby"), "sharing", has_argument=True,
         doc="`sharing`: takes its share of the shards. `standby`: takes none while a sharing spout is alive; then "
@@ -153,7 +149,7 @@ PROGRESS: Final = (
         doc="How long to wait for the records in flight of a shard that another spout takes over, before they "
             "are left to that spout."),
 )  # fmt: skip
-"""Where progress is kept, or published in addition to a query's checkpoint."""
+"""Where progress is kept."""
 
 CLIENT: Final = (
     shared("region", text(check=_region), has_argument=True,

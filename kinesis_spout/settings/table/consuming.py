@@ -28,6 +28,7 @@ _BATCH_MODE: Final = choice(
     synonyms=_SYNONYMS,
     not_yet={"efo": _NO_FAN_OUT, "subscribetoshard": _NO_FAN_OUT},
 )
+_CONSUMER_NAME: Final = text("1 to 128 letters, digits, _, . and -", r"[a-zA-Z0-9_.-]{1,128}")
 _COLUMN: Final = choice("encryptionType", "millisBehindLatest", "subSequenceNumber", "explicitHashKey")
 
 POSITIONS: Final = (
@@ -98,9 +99,6 @@ FETCHES: Final = (
         doc="How often the shards are listed. A reshard is noticed without it, at the end of the parents."),
     option("fetchThreads", STREAM_READ, whole(1, 1024), 8, aliases=("kinesis.checkNewRecordThreads",),
         doc="How many shards are read at a time."),
-    option("fetchProcesses", STREAM_READ, whole(0, 256), 0,
-        doc="Processes of the driver that fetch and decode for these threads, for more than some hundred "
-            "shards."),
     option("maxBufferedBytes", STREAM_READ, size(20 * MIB), 256 * MIB, aliases=("fetchBufferSize",),
         doc="What the driver reads ahead, over all shards; reading pauses when it is full."),
     shared("consumer_mode", _MODE, "polling", uses=STREAM_READ, aliases=("kinesis.consumerType",),
@@ -109,8 +107,10 @@ FETCHES: Final = (
             "(SubscribeToShard), which costs money. See Fan-out."),
     option("consumerMode", BATCH_READ, _BATCH_MODE, "polling", aliases=("kinesis.consumerType",),
         doc="How shards are read: a batch read polls."),
-    shared("consumer_name", text("1 to 128 letters, digits, _, . and -", r"[a-zA-Z0-9_.-]{1,128}"), None,
-        uses=STREAM_READ, aliases=("kinesis.consumerName",), unset="checkpointApp; with efo, one is needed",
+    option("consumerName", STREAM_READ, _CONSUMER_NAME, aliases=("kinesis.consumerName",),
+        elsewhere=("KCL consumerName",),
+        doc="The registered consumer. Required with `consumer_mode` efo."),
+    setting("consumer_name", _CONSUMER_NAME, None,
         elsewhere=("KCL consumerName",),
         doc="With `consumer_mode` efo: the registered consumer, which the members of an application share. "
             "Without it: the application's name."),
@@ -140,10 +140,8 @@ BATCHES: Final = (
         text("a host's name or address, no port", r"[A-Za-z0-9_.-]{1,253}|[0-9A-Fa-f:.]{2,45}"),
         setting="page_host", unset="SPARK_LOCAL_IP, else the driver machine's address",
         doc="The name or address at which executors reach the driver's machine, to take what was read ahead."),
-    option("progressFrom", STREAM_READ, choice("spark", "zookeeper"), "spark",
-        doc="Which progress a query starts from where both exist: its checkpoint, or what is in ZooKeeper."),
 )  # fmt: skip
-"""The size of a micro-batch of ``format("kinesis")``, and where it begins."""
+"""The size of a micro-batch of ``format("kinesis")``."""
 
 
 def _port(address: str) -> None:

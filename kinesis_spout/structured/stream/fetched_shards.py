@@ -13,7 +13,6 @@ from kinesis_spout.kinesis.read.user_records import HashKeys
 from kinesis_spout.model.clock import Clock
 from kinesis_spout.settings.source_options import StreamReadOptions
 from kinesis_spout.structured.offsets import QueryOffset, ShardOffset
-from kinesis_spout.structured.pages.fetch_processes import FetchProcesses
 from kinesis_spout.structured.pages.page_buffer import PageBuffer, ShardKey
 from kinesis_spout.structured.stream.planning import EVERYTHING, read_up_to
 from kinesis_spout.structured.stream.shard_fetcher import FetchCounters, ShardFetcher
@@ -36,7 +35,6 @@ class FetchedShards:
         options: StreamReadOptions,
         *,
         client: "KinesisClient",
-        processes: FetchProcesses | None,
         prefetcher: Prefetcher,
         streams: Mapping[str, StreamShards],
         changed: threading.Condition,
@@ -45,7 +43,6 @@ class FetchedShards:
     ) -> None:
         self._options = options
         self._client = client
-        self._processes = processes
         self._prefetcher = prefetcher
         self._streams = streams
         self._changed = changed
@@ -205,7 +202,6 @@ class FetchedShards:
                 stream,
                 self._options.read,
                 lister=self._streams[stream],
-                fetch_arrow=self._processes,
                 clock=self._clock,
             )
         return self._getters[stream]

@@ -10,16 +10,15 @@ from kinesis_spout.model.clock import Clock, SystemClock
 from kinesis_spout.settings.source_options import StreamReadOptions
 from kinesis_spout.structured.data_loss import lose
 from kinesis_spout.structured.offsets import QueryOffset, ShardOffset
-from kinesis_spout.structured.pages.fetch_processes import FetchProcesses
 from kinesis_spout.structured.pages.page_buffer import ShardKey, StoredPage
 from kinesis_spout.structured.pages.page_channel import PageServerAddress
 from kinesis_spout.structured.pages.page_server import PageServer, advertised_host
-from kinesis_spout.structured.source_progress import SourceProgress
 from kinesis_spout.structured.stream.fetched_shards import FetchedShards
 from kinesis_spout.structured.stream.partitions import ShardRange
 from kinesis_spout.structured.stream.planning import BatchLimits, MicroBatchPlan, patience_seconds, plan_batch
 from kinesis_spout.structured.stream.query_log import QueryLog
 from kinesis_spout.structured.stream.query_streams import QueryStreams
+from kinesis_spout.structured.stream.source_progress import SourceProgress
 
 _LONGEST_WAIT_SECONDS: Final = 1.0
 """How long a call waits for records. Spark repeats it at once; waiting here saves 100 calls."""
@@ -44,8 +43,6 @@ class ReadAhead:
         self._changed = threading.Condition()
         self._prefetcher = Prefetcher(most=options.fetch_threads, clock=self._clock)
         client = options.client.connect()
-        count = options.fetch_processes
-        self._processes = FetchProcesses(count, options.client) if count else None
         self.streams = QueryStreams(
             options,
             client,
@@ -57,7 +54,6 @@ class ReadAhead:
         self._fetched = FetchedShards(
             options,
             client=client,
-            processes=self._processes,
             prefetcher=self._prefetcher,
             streams=self.streams.shards,
             changed=self._changed,
@@ -241,8 +237,6 @@ class ReadAhead:
             self._fetched.close()
         self._fetched.close_subscriptions()
         self._prefetcher.close()
-        if self._processes is not None:
-            self._processes.close()
         if self._server is not None:
             self._server.close()
 

@@ -23,7 +23,6 @@ class Reading:
         self.fetched = FetchedShards(
             StreamReadOptions.of({"streamName": "orders", "region": "us-east-1"}),
             client=cast("Any", None),
-            processes=None,
             prefetcher=prefetcher,
             streams={},
             changed=threading.Condition(),

@@ -3,7 +3,6 @@
 import itertools
 import json
 import logging
-import pickle
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -23,7 +22,7 @@ from kinesis_spout.model.errors import (
 )
 from kinesis_spout.structured.pages.page_buffer import PageBuffer
 from kinesis_spout.structured.stream import fetched_shards, shard_fetcher
-from kinesis_spout.structured.stream.stream_reader import KinesisStreamReader, ReadAllAvailable
+from kinesis_spout.structured.stream.stream_reader import ReadAllAvailable
 from kinesis_spout.testing import InMemoryStream, ManualClock
 from tests.support import threads
 from tests.support.kinesis.in_memory_client import InMemoryKinesisClient, client_error
@@ -622,11 +621,3 @@ def test_a_start_that_is_yet_to_come_is_refused_when_the_query_opens(query: Star
     spark = query(InMemoryStream(), initialPosition=tomorrow)
     with pytest.raises(InvalidConfig, match="initialPosition: expected a time that is over"):
         spark.reader.initialOffset()
-
-
-def test_executors_are_not_told_who_the_query_is_to_zookeeper() -> None:
-    published = {"checkpointApp": "billing", "zookeeper": "zk:2181", "zookeeperUser": "billing"}
-    reader = KinesisStreamReader(options(InMemoryStream(), **published, zookeeperPassword="hush"))
-    copy = pickle.dumps(reader)
-    assert b"hush" not in copy
-    assert isinstance(pickle.loads(copy), KinesisStreamReader)
