@@ -541,7 +541,8 @@ def test_the_progress_has_the_metrics_of_the_source(
     def reported() -> dict[str, Any]:
         progress = query.lastProgress
         reader: dict[str, Any] = {} if progress is None else json.loads(progress.sources[0].latestOffset)
-        return reader.get("kinesis", {})
+        found: dict[str, Any] = reader.get("kinesis", {})
+        return found
 
     with running(spark, options_of(stream), checkpoint, sink) as query:
         wait_for_rows(query, sink, len(put))

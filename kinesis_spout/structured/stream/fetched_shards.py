@@ -2,7 +2,7 @@
 
 import math
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from random import random
 from typing import TYPE_CHECKING, Final
 
@@ -36,7 +36,7 @@ class FetchedShards:
         *,
         client: "KinesisClient",
         prefetcher: Prefetcher,
-        streams: Mapping[str, StreamShards],
+        shards_of: Callable[[str], StreamShards],
         changed: threading.Condition,
         until: float | None,
         clock: Clock,
@@ -44,7 +44,7 @@ class FetchedShards:
         self._options = options
         self._client = client
         self._prefetcher = prefetcher
-        self._streams = streams
+        self._shards_of = shards_of
         self._changed = changed
         self._until = until
         self._clock = clock
@@ -170,7 +170,7 @@ class FetchedShards:
     def _open(self, key: ShardKey, shard: ShardOffset) -> ShardFetcher:
         stream, shard_id = key
         options = self._options
-        listed = self._streams[stream].listed.get(shard_id)
+        listed = self._shards_of(stream).listed.get(shard_id)
         getter = self._getters_of(stream).open(
             shard_id,
             shard.position,
@@ -201,14 +201,14 @@ class FetchedShards:
                 self._client,
                 stream,
                 self._options.read,
-                lister=self._streams[stream],
+                lister=self._shards_of(stream),
                 clock=self._clock,
             )
         return self._getters[stream]
 
     def _found_children(self, stream: str, children: Sequence[Shard]) -> None:
         if self._until is None:  # what was born after the query began is left to the next one
-            self._streams[stream].found(children)
+            self._shards_of(stream).found(children)
 
     def _close(self, key: ShardKey) -> None:
         self._fetchers.pop(key).close()

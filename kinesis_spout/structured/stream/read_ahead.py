@@ -55,7 +55,7 @@ class ReadAhead:
             options,
             client=client,
             prefetcher=self._prefetcher,
-            streams=self.streams.shards,
+            shards_of=lambda stream: self.streams.current[stream],
             changed=self._changed,
             until=until,
             clock=self._clock,
@@ -182,7 +182,7 @@ class ReadAhead:
                 self._range((name, shard_id), shard, is_here=is_here)
                 for name, stream in end.streams.items()
                 for shard_id, shard in stream.shards.items()
-                if shard.read is not None and name in self.streams.shards
+                if shard.read is not None and name in self.streams.current
             ]
 
     def settings_of(self, end: QueryOffset) -> ReadSettings:
@@ -214,7 +214,7 @@ class ReadAhead:
             ]
             behind = self._fetched.behind()
             return SourceProgress(
-                streams=tuple(self.streams.shards),
+                streams=tuple(self.streams.current),
                 mode="polling" if self._options.read.fan_out_consumer is None else "efo",
                 min_ms_behind_latest=min(behind, default=0),
                 avg_ms_behind_latest=round(sum(behind) / len(behind)) if behind else 0,
@@ -276,7 +276,7 @@ class ReadAhead:
         """Report what a replayed batch has of streams that were deleted since."""
         for name, stream in end.streams.items():
             rows = sum(shard.read.rows for shard in stream.shards.values() if shard.read is not None)
-            if rows and name not in self.streams.shards:
+            if rows and name not in self.streams.current:
                 lose(
                     f"expected the stream {name!r}, of which a batch that is repeated has {rows} records, found "
                     "none: it was deleted",

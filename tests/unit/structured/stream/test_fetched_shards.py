@@ -24,7 +24,7 @@ class Reading:
             StreamReadOptions.of({"streamName": "orders", "region": "us-east-1"}),
             client=cast("Any", None),
             prefetcher=prefetcher,
-            streams={},
+            shards_of=cast("Any", None),
             changed=threading.Condition(),
             until=None,
             clock=self.clock,
