@@ -69,6 +69,8 @@ class ReadAhead:
         self._done_records = 0
         self._done_bytes = 0
         self._current: QueryOffset | None = None
+        self._first: QueryOffset | None = None
+        """Where the query begins, if it has no checkpoint yet."""
         self._query_log = QueryLog(options.streams)
 
     def open(self) -> None:
@@ -81,7 +83,8 @@ class ReadAhead:
         now, start = self._clock.time(), self._options.start
         self._query_log.resolved(start.default, start.default.resolved(now))
         with self._changed:
-            return self.streams.first_offset()
+            self._first = self.streams.first_offset()
+            return self._first
 
     def advance(self, start: QueryOffset) -> QueryOffset:
         """Continue from ``start``, up to which everything is done: free it, and read what follows.
@@ -90,6 +93,8 @@ class ReadAhead:
         ``StreamRecreated`` where a stream is not the one that the offset was made for (``failOnDataLoss``).
         """
         with self._changed:
+            if self._current is None and start == self._first:
+                self._fetched.begins_with(start)
             for name in self.streams.leaving:
                 if self._fetched.leave(name):
                     self.streams.leave(name)

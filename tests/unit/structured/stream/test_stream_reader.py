@@ -17,6 +17,7 @@ from kinesis_spout.model.errors import (
     CheckpointUnreadable,
     DataLoss,
     InvalidConfig,
+    ShardNotFound,
     StreamNotFound,
     StreamRecreated,
 )
@@ -299,6 +300,33 @@ def test_the_log_says_when_a_shard_was_whole_which_tells_an_idle_one_from_one_th
             spark.until_idle()
     else:
         assert len(spark.until_idle()) == 1
+
+
+@pytest.mark.parametrize("began_before", [False, True])
+def test_a_shard_that_retention_takes_while_a_query_begins_at_the_horizon_is_no_loss(
+    query: Start, *, began_before: bool
+) -> None:
+    stream = InMemoryStream(clock=(clock := ManualClock()))
+    put(stream, 10)
+    first, second = stream.split(FIRST)
+    stream.split(first.shard_id)
+    spark = query(stream)
+    spark.ask_initial_offset()
+    if began_before:
+        spark.trigger(fail=True)
+        spark.trigger()
+        spark.stop()
+        put(stream, 10, "lost")
+        stream.split(second.shard_id)
+    clock.advance(30 * 3600.0)
+    expected = put(stream, 20, "kept")
+    if began_before:
+        spark.start()
+        with pytest.raises(ShardNotFound, match="retention has trimmed it away"):
+            spark.until_idle()
+    else:
+        assert data_of(spark.until_rows(20)) == Counter(expected)
+        assert (spark.reader.reportLatestOffset() or {})["kinesis"]["numDataLosses"] == 0
 
 
 def test_a_batch_that_retention_took_some_of_is_not_replayed_short(query: Start) -> None:
