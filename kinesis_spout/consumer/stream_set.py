@@ -101,10 +101,10 @@ class FoundStreams:
         younger = self._config.of_stream(found.stream, begins_at_its_start=True)
         if found.is_named or younger == config:
             return config
-        history = self._ports.history()
-        if history.began is None or found.name in history.streams:
+        began, streams = self._ports.begun()
+        if began is None or found.name in streams:
             return config
-        return younger if is_younger(ports.lister.summary().created, history.began) else config
+        return younger if is_younger(ports.lister.summary().created, began) else config
 
 
 class OneStream(Protocol):

@@ -186,11 +186,11 @@ def test_the_handler_of_the_tutorial_fails_the_one_record_that_is_bad(
 
 
 def test_the_example_of_logging_shows_what_info_says() -> None:
-    speak = "logging.getLogger('kinesis_spout.consumer.lifecycle').info('started: ...')"
+    speak = "logging.getLogger('kinesis_spout.consumer.consumer_log').info('started: ...')"
     script = example("how-to/operate.md", "import logging") + speak
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     time = r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d,\d{3}"
-    assert re.fullmatch(rf"{time} INFO kinesis_spout\.consumer\.lifecycle: started: \.\.\.\n", done.stderr)
+    assert re.fullmatch(rf"{time} INFO kinesis_spout\.consumer\.consumer_log: started: \.\.\.\n", done.stderr)
 
 
 SETTINGS = {"KINESIS_SPOUT_STREAM": "sentences", "KINESIS_SPOUT_APP": "word-count"}
