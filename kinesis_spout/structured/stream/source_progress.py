@@ -5,8 +5,7 @@ as ``sources[].latestOffset`` (since Spark 4.2), so the metrics travel there, un
 Kinesis source.
 """
 
-from collections.abc import Mapping
-from typing import Any, Final
+from typing import Any
 
 import msgspec
 
@@ -41,22 +40,4 @@ class SourceProgress(msgspec.Struct, frozen=True, kw_only=True):
 
     def as_document(self) -> dict[str, Any]:
         """For ``reportLatestOffset``: JSON types only, keys in a fixed order."""
-        return {_KEY: msgspec.to_builtins(self, builtin_types=()) | {"streams": list(self.streams)}}
-
-    @classmethod
-    def from_document(cls, document: str | bytes | Mapping[str, Any]) -> "SourceProgress | None":
-        """None if it is not one of ours. Unknown keys are ignored: a newer version can add some."""
-        try:
-            if isinstance(document, (str, bytes)):
-                return _documents.decode(document).kinesis
-            return msgspec.convert(document, _Document).kinesis
-        except (msgspec.DecodeError, UnicodeError):
-            return None
-
-
-class _Document(msgspec.Struct, frozen=True):
-    kinesis: SourceProgress
-
-
-_KEY: Final = "kinesis"
-_documents: Final = msgspec.json.Decoder(_Document)
+        return {"kinesis": msgspec.to_builtins(self, builtin_types=()) | {"streams": list(self.streams)}}

@@ -27,7 +27,7 @@ _LONGEST_SHOWN: Final = 200
 """Characters of a setting."""
 
 
-class Lifecycle:
+class ConsumerLog:
     """Logs one consumer's life. Mutable; one thread's at a time."""
 
     def __init__(self, *, stream: str, app: str, member: str, door: str) -> None:

@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from kinesis_spout.consumer import lifecycle
+from kinesis_spout.consumer import consumer_log
 from kinesis_spout.model.errors import StoreUnavailable
 from tests.support.consumer.world import FIRST, SECOND, World, opened
 
@@ -23,7 +23,7 @@ def told(caplog: pytest.LogCaptureFixture, text: str) -> list[str]:
     return [
         record.getMessage()
         for record in list(caplog.records)
-        if (record.name, record.levelname) == (lifecycle.__name__, "INFO")
+        if (record.name, record.levelname) == (consumer_log.__name__, "INFO")
         and record.getMessage().startswith(text)
     ]
 

@@ -1,39 +1,50 @@
-"""The fields of the configurations and the typed keyword arguments are the rows of the table.
+"""The typed fields and keyword arguments are the rows of the table.
 
-To write them after a change of the table, in the repository: ``python -m tests.unit.settings.test_keywords``.
+To write them after a change of the table, in the repository: ``python -m tests.unit.settings.test_typed``.
 """
 
 import re
 from collections.abc import Collection
 from pathlib import Path
-from typing import Annotated, Any, Literal, get_args, get_origin
+from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
 
 import pytest
 from mypy import api
 
 import kinesis_spout.settings
+from kinesis_spout.settings import typed
 from kinesis_spout.settings.option import Option
 from kinesis_spout.settings.table import SETTINGS
 from kinesis_spout.settings.table.connection import CLIENT, PLACE
 from kinesis_spout.settings.table.writing import PRODUCER_SETTINGS
 
-SETTINGS_FOLDER = Path(kinesis_spout.settings.__file__).parent
+STUB = Path(kinesis_spout.settings.__file__).with_name("typed.pyi")
 OF_CLIENT = {row.setting for row in CLIENT if row.is_setting}
-CLASSES: dict[tuple[str, str], Collection[Option]] = {
-    ("spout_config.py", "SpoutConfig"): SETTINGS.values(),
-    ("producer_config.py", "ProducerConfig"): PRODUCER_SETTINGS.values(),
-    ("keywords.py", "ZooKeeperKeywords"): PLACE.values(),
-    ("keywords.py", "KinesisKeywords"): [row for row in CLIENT if row.is_setting],
-    ("keywords.py", "SpoutSettings"): [
+HEAD = """\
+# Written from the table by tests/unit/settings/test_typed.py.
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import Any, Literal, TypeAlias, TypedDict
+
+import msgspec
+
+Positions: TypeAlias = str | float | datetime | Mapping[str, Any]
+"""
+CLASSES: dict[str, Collection[Option]] = {
+    "SpoutFields(msgspec.Struct, frozen=True, kw_only=True)": SETTINGS.values(),
+    "ProducerFields(msgspec.Struct, frozen=True, kw_only=True)": PRODUCER_SETTINGS.values(),
+    "ZooKeeperKeywords(TypedDict, total=False)": PLACE.values(),
+    "KinesisKeywords(TypedDict, total=False)": [row for row in CLIENT if row.is_setting],
+    "SpoutSettings(ZooKeeperKeywords, KinesisKeywords, total=False)": [
         row for name, row in SETTINGS.items() if name not in PLACE and name not in OF_CLIENT
     ],
-    ("keywords.py", "ProducerSettings"): [
+    "ProducerSettings(KinesisKeywords, total=False)": [
         row
         for name, row in PRODUCER_SETTINGS.items()
         if name not in OF_CLIENT and name not in {"stream", "dead_letters"}
     ],
 }
-"""The rows that each class has as its fields."""
+"""The rows that each class of the stub has as its fields."""
 ALSO_TAKEN = {
     "stream": "str | Sequence[str]",
     "initial_position": "Positions",
@@ -78,22 +89,22 @@ def field_of(row: Option, *, is_keyword: bool) -> str:
     return f"    {row.setting}: {ALSO_TAKEN.get(row.setting, text) if is_keyword else text}\n"
 
 
-def with_the_settings(file: str, text: str) -> str:
-    """Give a file's text with the fields that the table says."""
-    for (where, name), rows in CLASSES.items():
-        if where == file:
-            head = re.search(rf'^class {name}\(.*\):\n    """(?:.|\n)*?"""\n\n', text, re.MULTILINE)
-            assert head, f"no class {name} in {file}"
-            lines = "".join(field_of(row, is_keyword=file == "keywords.py") for row in rows)
-            others = re.sub(r"\A(?:    \w+: .*\n)*", "", text[head.end() :])
-            text = f"{text[: head.end()]}{lines}{others}"
+def stub() -> str:
+    text = HEAD
+    for head, rows in CLASSES.items():
+        fields = (field_of(row, is_keyword="total=False" in head) for row in rows)
+        text += f"\nclass {head}:\n{''.join(fields)}"
     return text
 
 
-@pytest.mark.parametrize("file", {file: None for file, _ in CLASSES})
-def test_the_fields_are_those_of_the_table(file: str) -> None:
-    text = (SETTINGS_FOLDER / file).read_text()
-    assert text == with_the_settings(file, text)
+def test_the_stub_is_what_the_table_says() -> None:
+    assert STUB.read_text() == stub()
+
+
+@pytest.mark.parametrize("head", CLASSES)
+def test_each_class_is_there_when_a_program_runs(head: str) -> None:
+    made = get_type_hints(getattr(typed, head.partition("(")[0]))
+    assert {row.setting for row in CLASSES[head]} <= made.keys()
 
 
 @pytest.fixture(scope="module")
@@ -124,6 +135,4 @@ def test_mypy_refuses_a_misspelt_setting_and_one_of_another_type(
 
 
 if __name__ == "__main__":
-    for file in {file: None for file, _ in CLASSES}:
-        path = SETTINGS_FOLDER / file
-        path.write_text(with_the_settings(file, path.read_text()))
+    STUB.write_text(stub())
