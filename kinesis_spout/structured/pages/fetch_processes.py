@@ -129,7 +129,7 @@ def serve(channel: PageChannel) -> None:
 def receive_outcome(channel: PageChannel) -> ArrowPage:
     """Wait for the reply. Raises the error of the call, or OSError if the process ended."""
     content, count = _received(channel)
-    apart = [channel.receive() for _ in range(count)]
+    apart = [channel.receive_buffer() for _ in range(count)]
     outcome: ArrowPage | Exception = pickle.loads(content, buffers=apart)  # noqa: S301 - as below
     if isinstance(outcome, Exception):
         raise outcome
