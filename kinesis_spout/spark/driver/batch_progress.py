@@ -13,7 +13,6 @@ from kinesis_spout.spark.tasks.work import WorkResult
 _OUTCOMES: Final = {
     "delivered": "delivered",
     "acked": "acked",
-    "coalesced": "coalesced",
     "retried": "retried",
     "timedOut": "timed_out",
     "deadLettered": "given_up",

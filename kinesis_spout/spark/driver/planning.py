@@ -75,7 +75,6 @@ class BatchPlanner:
             resting={shard_id for shard_id, shard in shards if shard.read_at > now or not may_read},
             barred={shard_id for shard_id, shard in shards if shard.barred_until > now},
             most=granted,
-            coalesces=self._settings.coalescing is not None,
         )
         if granted is not None:
             self.grants.planned(plans, now)

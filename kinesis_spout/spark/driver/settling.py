@@ -154,7 +154,6 @@ class Settling:
         counters.expired += result.expired
         counters.skipped += result.expired - expired
         counters.delivered += result.delivered
-        counters.coalesced += result.coalesced
         counters.acked += acked
         counters.retried += result.delivered - acked + result.gone - (exhausted - expired)
         counters.timed_out += result.timed_out
@@ -216,7 +215,7 @@ class Settling:
             return
         shard.barred_until = now + self._settings.rest_after(self.deaths)
         self._consumer.last_error = shard.error = error
-        rules = DeliverySettings(order=Order.UNORDERED, clock=monotonic, coalescing=self._settings.coalescing)
+        rules = DeliverySettings(order=Order.UNORDERED, clock=monotonic)
         held = _HeldDelivery(plan, rules)
         held.deliver(work.records, math.inf)
         outcome = held.result().outcome

@@ -7,7 +7,6 @@ from time import monotonic
 import pytest
 
 from kinesis_spout.model.record import Record
-from kinesis_spout.spark.tasks.coalescing import CoalescingKey
 from tests.support.waiting import wait_until
 from tests.unit.spark.driver.world import FIRST, SECOND, Diary, EngineWorld, KillsWorker
 
@@ -161,20 +160,6 @@ def test_a_worker_that_dies_gives_back_what_it_was_granted(world: EngineWorld) -
     wait_until(lambda: running.consumer.manager.unresolved == 0, "all are finished")
     wait_until(lambda: running.consumer.deliveries._out == 0, "nothing is granted any more")
     assert running.engine._planner.grants._of == {}
-
-
-def test_the_newest_record_of_a_key_stands_for_the_others_however_low_the_rate(world: EngineWorld) -> None:
-    *_, last = world.put(*(f"{key}{number}" for number in range(10) for key in "abc"))
-    diary = Timed()
-    key = CoalescingKey.of(lambda record: record.data.decode()[0], "unordered")
-    running = world.start(diary, coalescing=key, max_deliveries_per_second=2)
-    world.until_stored(last)
-
-    assert diary.most_within(1.0) <= 4
-    newest = {payload[0]: payload for payload in diary.payloads}
-    assert newest == {"a": "a9", "b": "b9", "c": "c9"}, "the last state of each key is right"
-    assert len(diary.payloads) <= 6, "coalesced although few may be delivered"
-    assert running.query.counters.coalesced == 30 - len(diary.payloads)
 
 
 def test_two_members_share_the_rate_of_the_application(two_shards: EngineWorld) -> None:
