@@ -113,7 +113,8 @@ def test_a_shard_whose_slices_take_long_does_not_have_all_of_the_rate(two_shards
     running = world.start(handle, max_deliveries_per_second=20, engine={"shards_per_task": 1})
     shards = running.engine._shards.by_id
     wait_until(
-        lambda: len(shards) == 2 and min(s.tip_seen_at for s in shards.values()) > 0, "both tips are seen"
+        lambda: len(shards) == 2 and min(s.view.tip_seen_at for s in shards.values()) > 0,
+        "both tips are seen",
     )
     world.put_in(FIRST, *(f"slow-{number}" for number in range(50)))
     assert held.wait(60)
@@ -178,7 +179,7 @@ def test_two_members_share_the_rate_of_the_application(two_shards: EngineWorld) 
 def test_without_records_a_rate_costs_no_jobs_and_no_turns(world: EngineWorld) -> None:
     diary = Diary()
     running = world.start(diary, max_deliveries_per_second=5)
-    wait_until(lambda: running.engine._shards.by_id[FIRST].tip_seen_at > 0, "the tip is seen")
+    wait_until(lambda: running.engine._shards.by_id[FIRST].view.tip_seen_at > 0, "the tip is seen")
     batches = len(running.runner.batches)
     assert running.engine._planner.grants.due_at is None
     world.put("news")
