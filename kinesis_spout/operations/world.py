@@ -103,8 +103,7 @@ class World:
     def checks(self, config: SpoutConfig) -> Sequence[Callable[[], None]]:
         """Checks whether a consumer could begin, the quick ones first.
 
-        Each raises what would end the consumer. Nothing is started, neither the embedded ZooKeeper nor a JVM:
-        for a Hadoop URL they only check that an endpoint listens there.
+        Each raises what would end the consumer. The embedded ZooKeeper is not started.
         """
         places = (partial(self._check_dead_letters, config), partial(self._check_stream, config))
         if config.zookeeper_hosts is None:
@@ -125,11 +124,6 @@ class World:
             application.check_stream(created, f"{config.app} on {config.stream_name}")
 
     def _check_dead_letters(self, config: SpoutConfig) -> None:
-        from kinesis_spout.dead_letters.sink_url import check_address, needs_jvm  # noqa: PLC0415
-
-        if needs_jvm(config.dead_letters_url):
-            check_address(config.dead_letters_url)
-            return
         with self.dead_letters(config) as sink:
             sink.check_writable()
 
