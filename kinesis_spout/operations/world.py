@@ -31,7 +31,7 @@ DEADLINE_SECONDS: Final = 15.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Stream:
+class StreamAccess:
     lister: ShardLister
     open_getter: Callable[[str, Position], ShardGetter]
 
@@ -85,7 +85,7 @@ class World:
                 )
             yield progress
 
-    def stream(self, config: SpoutConfig) -> Stream:
+    def stream(self, config: SpoutConfig) -> StreamAccess:
         from kinesis_spout.consumer.open_ports import read_settings  # noqa: PLC0415
         from kinesis_spout.kinesis import KinesisShardLister, ShardGetters  # noqa: PLC0415
 
@@ -93,7 +93,7 @@ class World:
         lister = KinesisShardLister(client, config.stream, deadline_seconds=DEADLINE_SECONDS)
         read = replace(read_settings(config), fail_on_data_loss=True)
         getters = ShardGetters(client, config.stream, read, lister=lister)
-        return Stream(lister=lister, open_getter=getters.polled)
+        return StreamAccess(lister=lister, open_getter=getters.polled)
 
     def names(self, config: SpoutConfig) -> list[str]:
         from kinesis_spout.kinesis import stream_names  # noqa: PLC0415
