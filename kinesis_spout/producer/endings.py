@@ -14,10 +14,9 @@ from typing import TYPE_CHECKING
 
 from kinesis_spout.model.errors import KinesisSpoutError
 from kinesis_spout.producer.batch import Put, put_of
-from kinesis_spout.producer.departures import held_in
 from kinesis_spout.producer.inbox import Inbox
 from kinesis_spout.producer.taken_records import TakenRecords
-from kinesis_spout.producer.ticket import GIVEN_UP, Ticket
+from kinesis_spout.producer.ticket import GIVEN_UP, Ticket, held_in
 
 if TYPE_CHECKING:
     from mypy_boto3_kinesis.type_defs import PutRecordsResultEntryTypeDef as Result

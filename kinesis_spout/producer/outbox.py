@@ -36,11 +36,10 @@ from kinesis_spout.model.errors import (
     Unavailable,
 )
 from kinesis_spout.producer.batch import Put, put_of
-from kinesis_spout.producer.departures import Departures, held_in
 from kinesis_spout.producer.endings import Ended, Endings, Letters, UnwrittenLetters
 from kinesis_spout.producer.inbox import Inbox, Shares
 from kinesis_spout.producer.taken_records import TakenRecords
-from kinesis_spout.producer.ticket import IN_CALL, WAITS, Ticket
+from kinesis_spout.producer.ticket import IN_CALL, WAITS, Ticket, held_in
 from kinesis_spout.settings.producer_config import ProducerConfig
 
 if TYPE_CHECKING:
@@ -92,7 +91,6 @@ class Outbox:
         jitter: Jitter,
     ) -> None:
         self._records = records
-        self.departures = Departures(records, config.linger_seconds)
         self._inbox = inbox
         self._config = config
         self._clock = clock
@@ -104,6 +102,12 @@ class Outbox:
         self._to_repeat: list[Call] = []
         self._unsettled: list[tuple[Call, Sequence[Result]]] = []
         self._open_calls = 0
+        self._lingers_until = inf
+        """When what is held is put, full or not; infinite if nothing new is held."""
+        self._hurries = False
+        """Whether what can be taken is put at once: it has lingered, or was in a call before."""
+        self.flushes = 0
+        """How many callers want that nothing lingers."""
         self._is_listing = False
         self.is_recovering = recovers
         """Whether the spool may have more records of an earlier producer, which go before those that are put."""
@@ -120,7 +124,7 @@ class Outbox:
     def next_work(self) -> WorkToDo | None:
         """Take in what came, and return the work to do; None: none before ``due_at``, or until more comes."""
         now = self._clock.monotonic()
-        if (self._unsettled or self._records.must_list_first) and not self._is_listing:
+        if (self._unsettled or self._records.needs_shards) and not self._is_listing:
             self._is_listing = True
             return Listing()
         if self._may_fetch(now):
@@ -144,7 +148,9 @@ class Outbox:
             due = self._recover_at
         if self._open_calls >= self._config.max_concurrent_calls:
             return due
-        return min(due, self.departures.due_at)
+        if (self._hurries or self.flushes) and self._records.has_ready:
+            return -inf
+        return min(due, self._lingers_until, self._records.paced_at)
 
     @property
     def wakes_at(self) -> tuple[float, float]:
@@ -152,7 +158,7 @@ class Outbox:
         config = self._config
         if self.is_recovering or self._open_calls >= config.max_concurrent_calls:
             return inf, inf
-        if not self.departures.is_lingering:
+        if self._lingers_until == inf or self.flushes:
             return 1, inf
         per_call = inf if config.aggregation else config.max_records_per_call
         return (
@@ -246,7 +252,7 @@ class Outbox:
             "or `max_buffered_bytes`, or set `when_full=block`"
         )
         count = self._endings.dropped(dropped, error)
-        self.departures.leave_out(count, of=self._inbox.waiting)
+        self._records.leave_out(count)
         return True
 
     def abandon(self, reason: str) -> int:
@@ -275,14 +281,14 @@ class Outbox:
 
         What was put meanwhile may fill the buffer, and goes behind: so an empty outbox needs no room.
         """
-        if self._is_fetching or self._records.must_list_first:
+        if self._is_fetching or self._records.needs_shards:
             return False
         if not self.is_recovering and self._recover_at > now:
             return False
         return self._inbox.has_room or not self._taken
 
     def _take_in(self, now: float) -> None:
-        if self.is_recovering or self._records.must_list_first:
+        if self.is_recovering or self._records.needs_shards:
             return
         puts = self._inbox.take()
         if puts:
@@ -294,7 +300,9 @@ class Outbox:
             put.number_from(row)
             row += put.count
         self._rows = row - 1
-        self.departures.hold(puts, now)
+        if self._lingers_until == inf:
+            self._lingers_until = now + self._config.linger_seconds
+        self._records.hold_all([ticket for put in puts for ticket in put.tickets])
         self._taken.add(puts, now + self._config.delivery_timeout_seconds)
 
     def _next_call(self, now: float) -> Call | None:
@@ -305,7 +313,7 @@ class Outbox:
                 return call
         if self._open_calls >= self._config.max_concurrent_calls:
             return None
-        batch = self.departures.next_batch(now)
+        batch = self._next_batch(now)
         if not batch:
             return None
         call = Call(batch)
@@ -315,17 +323,38 @@ class Outbox:
         self._inbox.calls += 1
         return call
 
+    def _next_batch(self, now: float) -> list[Puttable]:
+        """Return what goes into a call now: a full call, or what has lingered, was in a call, or is flushed."""
+        records = self._records
+        if self.flushes or now >= self._lingers_until:
+            self._lingers_until = inf
+            self._hurries = True
+        refused_before = records.paced_at <= now
+        if not (self._hurries or refused_before or records.has_a_full_call):
+            return []
+        batch = records.take()
+        if not records.has_ready:
+            self._hurries, self._lingers_until = False, inf
+        elif refused_before:
+            self._hurries = True
+        elif not self._hurries:
+            self._lingers_until = now + self._config.linger_seconds
+        return batch
+
+    def _hurry(self) -> None:
+        """Let what may be taken now go without lingering."""
+        self._hurries |= self._records.has_ready
+
     def _settle(self, call: Call, results: "Sequence[Result]") -> None:
         settled = self._records.settle(call.batch, results)
         self._open_calls -= 1
         self._endings.sent(settled.taken)
         if len(settled.taken) < len(call.batch):
             self._note_refusals(call, results)
-        for given_up in settled.given_up:
-            lost = [ticket for each in given_up.records for ticket in held_in(each)]
-            self._endings.give_up(lost, given_up.error, is_over=False)
+        for records, error in settled.given_up:
+            self._endings.give_up([each for lost in records for each in held_in(lost)], error, is_over=False)
         if self._config.order == "key" or len(settled.taken) < len(call.batch):
-            self.departures.hurry()  # what was in a call, or waited for one of its key
+            self._hurry()  # what was in a call, or waited for one of its key
         self._expire_overdue()
 
     def _note_refusals(self, call: Call, results: "Sequence[Result]") -> None:
@@ -342,7 +371,7 @@ class Outbox:
     def _give_up_call(self, call: Call, error: KinesisSpoutError) -> None:
         self._open_calls -= 1
         self._records.done(call.batch)
-        self.departures.hurry()
+        self._hurry()
         if isinstance(error, ResourceNotFound):
             error = no_such_stream(error)
         is_over = isinstance(error, KinesisError) and is_about_its_size(call.batch, error)
@@ -370,7 +399,7 @@ class Outbox:
             for each in expired:
                 each.place = WAITS
             self._expire_overdue()
-            call.batch = self.departures.left_of(call.batch)
+            call.batch = self._records.left_of(call.batch)
 
     def _fail_expired(self, expired: list[Ticket]) -> None:
         if not expired:
@@ -383,7 +412,7 @@ class Outbox:
         )
         error.__cause__ = last
         self._endings.give_up(expired, error, is_over=False)
-        self.departures.leave_out(len(expired), of=self._inbox.waiting)
+        self._records.leave_out(len(expired))
 
     def _backoff_seconds(self, failures: int) -> float:
         return backoff_seconds(

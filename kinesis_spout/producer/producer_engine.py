@@ -13,7 +13,8 @@ from kinesis_spout.kinesis.calls import translate
 from kinesis_spout.kinesis.retry_policy import Jitter, RetryPolicy, Told
 from kinesis_spout.kinesis.write.hash_key_ranges import HashKeyRanges
 from kinesis_spout.kinesis.write.put_records import CallLimits, PutOrder
-from kinesis_spout.kinesis.write.record_putter import PutCalls, waiting_records
+from kinesis_spout.kinesis.write.record_putter import PutCalls
+from kinesis_spout.kinesis.write.waiting_records import WaitingRecords
 from kinesis_spout.model.clock import Clock
 from kinesis_spout.model.dead_letter import DeadLetter
 from kinesis_spout.model.distribution import Counted
@@ -21,13 +22,12 @@ from kinesis_spout.model.errors import KinesisSpoutError, SpoolDamaged, SpoolErr
 from kinesis_spout.model.logs import counted
 from kinesis_spout.ports import DeadLetterSink
 from kinesis_spout.producer.batch import FailedRecord, Put
-from kinesis_spout.producer.departures import held_in
 from kinesis_spout.producer.endings import Letters
 from kinesis_spout.producer.inbox import Inbox
 from kinesis_spout.producer.outbox import Call, Outbox, Recovery, WorkToDo
 from kinesis_spout.producer.promise import called_back
 from kinesis_spout.producer.spool import Spool, Spooled
-from kinesis_spout.producer.ticket import Ticket
+from kinesis_spout.producer.ticket import Ticket, held_in
 from kinesis_spout.settings.producer_config import ProducerConfig
 
 if TYPE_CHECKING:
@@ -75,8 +75,7 @@ class Engine:
         # Each record has its own deadline.
         retry_policy = RetryPolicy(deadline_seconds=inf, clock=clock, jitter=jitter)
         self._calls = PutCalls(client, config.stream, retry_policy)
-        records = waiting_records(
-            config.stream,
+        records = WaitingRecords(
             self._calls.work,
             retry_policy=retry_policy,
             limits=CallLimits(records=config.max_records_per_call, size_bytes=config.max_bytes_per_call),
@@ -191,14 +190,14 @@ class Engine:
     @contextmanager
     def flushing(self) -> Iterator[None]:
         with self._lock:
-            self._outbox.departures.flushes += 1
+            self._outbox.flushes += 1
             self._outbox.recover()
         self.wake()
         try:
             yield
         finally:
             with self._lock:
-                self._outbox.departures.flushes -= 1
+                self._outbox.flushes -= 1
 
     def not_ended(self) -> list[Put]:
         with self._lock:

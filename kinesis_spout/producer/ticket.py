@@ -5,11 +5,11 @@ https://docs.aws.amazon.com/kinesis/latest/APIReference/API_PutRecordsRequestEnt
 """
 
 import copy
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 
 from kinesis_spout.kinesis.write.hash_key_ranges import is_hash_key
-from kinesis_spout.kinesis.write.put_records import MAX_KEY_CHARACTERS, MAX_RECORD_BYTES, Entry
+from kinesis_spout.kinesis.write.put_records import MAX_KEY_CHARACTERS, MAX_RECORD_BYTES, Entry, Puttable
 from kinesis_spout.model.errors import InvalidRecord, KinesisSpoutError
 from kinesis_spout.model.trace_context import TraceContext
 from kinesis_spout.producer.promise import Promise
@@ -127,6 +127,11 @@ class Ticket(Promise, Entry, frozen=False, gc=False, eq=False):  # type: ignore[
     def is_gone(self) -> bool:
         """Whether it must not be sent any more."""
         return self.outcome is not None or self.place == GIVEN_UP
+
+
+def held_in(put: Puttable) -> Sequence[Ticket]:
+    """Return what a record carries: a producer puts nothing else."""
+    return cast("Sequence[Ticket]", put.parts)
 
 
 def ticket_of(

@@ -80,6 +80,11 @@ class Entry(msgspec.Struct, frozen=True):
         return (self.partition_key,)
 
     @property
+    def is_gone(self) -> bool:
+        """Whether its owner has given it up while it waited: it must not be sent any more."""
+        return False
+
+    @property
     def count(self) -> int:
         """How many user records it is."""
         return 1
@@ -102,7 +107,7 @@ class Entry(msgspec.Struct, frozen=True):
 class Aggregate:
     """A `Puttable` of several records, in the order they came. Mutable while it is being filled.
 
-    Its bytes are made for each request, so that waiting records are not held twice. All of its records lie in
+    Its bytes are made for each request, so that its records are not held twice. All of its records lie in
     one shard of ``ranges``.
     """
 

@@ -15,13 +15,8 @@ or above what is still refused after the shard was slowed down.
 """
 
 from collections import deque
-from collections.abc import Sequence
 from math import inf, sqrt
 from typing import Final
-
-from kinesis_spout.kinesis.retry_policy import Tries
-from kinesis_spout.kinesis.write.put_records import Puttable
-from kinesis_spout.model.errors import KinesisError
 
 RECORDS_PER_SECOND: Final = 1_000
 BYTES_PER_SECOND: Final = 1024 * 1024
@@ -218,38 +213,3 @@ class ShardPace:
 
 def _tolerance(base: float) -> float:
     return 0.01 + base / 4
-
-
-class RefusingShard:
-    """A shard that refused lately, and its waiting records. ``tries`` limit how long it takes nothing. Mutable."""
-
-    def __init__(self, tries: Tries, now: float) -> None:
-        self.tries = tries
-        self.pace = ShardPace(now)
-        self.rests_until = -inf
-        self.waiting: deque[Puttable] = deque()
-
-    def take_all(self) -> deque[Puttable]:
-        waiting, self.waiting = self.waiting, deque()
-        return waiting
-
-    def refused(
-        self, entries: Sequence[Puttable], failure: KinesisError, now: float, *, taken: int, shards: int
-    ) -> None:
-        """Take back refused records, of ``shards`` as one; rest, if nothing else of the call was taken.
-
-        Raises:
-            KinesisError: trying again does not help, or has not for too long; nothing is taken back.
-        """
-        if taken or self.rests_until <= now:  # of calls that were under way together, one is enough
-            wait_seconds = self.tries.failed(failure)
-            if not taken:
-                self.rests_until = now + wait_seconds
-                self.pace.rest(self.rests_until)
-        self.pace.answered(taken, len(entries), now, shards=shards)
-        self.waiting.extendleft(reversed(entries))
-
-    def ready_at(self, now: float) -> float:
-        if not self.waiting:
-            return inf
-        return max(self.rests_until, self.pace.ready_at(len(self.waiting), now))
