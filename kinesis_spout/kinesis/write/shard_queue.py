@@ -95,7 +95,7 @@ class Batch:
 
     def add_from(self, queue: ShardQueue) -> None:
         """Take a whole call's worth of a queue, if that fits: one by one they would cost more."""
-        entries = list(islice(queue.records, self._limits.records))
+        entries: list[Puttable] = list(islice(queue.records, self._limits.records))
         sizes = [entry.size_bytes for entry in entries]
         size_bytes = sum(sizes)
         if size_bytes > self._limits.size_bytes or max(sizes) > COMMON_RECORD_BYTES:

@@ -181,16 +181,19 @@ class WaitingRecords:
             queue.records.extend(entries)
             queue.size_bytes += size_bytes
             return
+        queues, behind, ranges = self._queues, self._behind, self.ranges
         for entry in entries:
-            queue = self._queue_of(entry)
-            if self._behind is not None:
-                line = self._behind.get(entry.partition_key)
+            queue = queues.get(entry.shard_in(ranges)) or self._queue_of(entry)
+            if behind is not None:
+                line = behind.get(entry.partition_key)
                 if line is not None:
                     line.append(entry)
                     queue.hold_back(entry)
                     continue
-                self._behind[entry.partition_key] = deque()
-            self._append(queue, entry)
+                behind[entry.partition_key] = deque()
+            self._await_turn(queue)
+            queue.records.append(entry)
+            queue.size_bytes += entry.size_bytes
 
     def take(self) -> list[Puttable]:
         """Return what goes into the next call; empty if nothing may go now."""
@@ -214,6 +217,8 @@ class WaitingRecords:
                 pace.spend(size_bytes)
             if queue.records:
                 pace.ran_short()
+            else:
+                self._turns.pop(queue.name, None)
             if batch.is_full:
                 return
 
@@ -234,6 +239,8 @@ class WaitingRecords:
             if queue.records:
                 turns[name] = queue
                 turns.move_to_end(name, last=bool(has_room))
+            else:  # perhaps it got a turn meanwhile, for a record that was taken, too
+                turns.pop(name, None)
         turns.update((queue.name, queue) for queue in passed)
 
     def _take_one(self, queue: ShardQueue, batch: Batch) -> int:
@@ -250,29 +257,30 @@ class WaitingRecords:
 
     def _packed(self, first: Entry, queue: ShardQueue, max_bytes: int) -> Puttable:
         """Return a record with those of its queue that fit into an aggregate with it."""
-        ranges = self.ranges
-        if not (ranges.are_whole or ranges.lies_in(first.hash_key, queue.name)):
+        ranges, records, behind = self.ranges, queue.records, self._behind
+        are_whole = ranges.are_whole
+        if not (are_whole or ranges.lies_in(first.hash_key, queue.name)):
             return first
         aggregate = Aggregate(queue.name, ranges)
         aggregate.takes(first, max_bytes)
-        self._pack_line(first, queue, aggregate, max_bytes)
-        while (entry := self._first(queue)) is not None:
-            if not (ranges.are_whole or ranges.lies_in(entry.hash_key, queue.name)):
+        if behind is not None:
+            self._pack_line(behind[first.partition_key], queue, aggregate, max_bytes)
+        while records and (not self._ended or self._first(queue) is not None):
+            entry = records[0]
+            if not (are_whole or ranges.lies_in(entry.hash_key, queue.name)):
                 break
             if not aggregate.takes(entry, max_bytes):
                 break
             queue.pop()
-            self._pack_line(entry, queue, aggregate, max_bytes)
+            if behind is not None:
+                self._pack_line(behind[entry.partition_key], queue, aggregate, max_bytes)
         # A record alone is aggregated only for its trace context, if it fits.
         if aggregate.count == 1 and (first.trace is None or aggregate.size_bytes > max_bytes):
             return first
         return aggregate
 
-    def _pack_line(self, entry: Entry, queue: ShardQueue, aggregate: Aggregate, max_bytes: int) -> None:
+    def _pack_line(self, line: deque[Entry], queue: ShardQueue, aggregate: Aggregate, max_bytes: int) -> None:
         """Add those that wait behind a record of their key, in their order."""
-        if self._behind is None:
-            return
-        line = self._behind[entry.partition_key]
         while line and self._queue_of(line[0]) is queue and aggregate.takes(line[0], max_bytes):
             queue.let_go(line.popleft())
 
@@ -302,11 +310,6 @@ class WaitingRecords:
     def _paced(self) -> list[RefusingShard]:
         """Return the refusing shards whose queues take no turns."""
         return [shard for name, shard in self._refusing.items() if name not in self._turns]
-
-    def _append(self, queue: ShardQueue, entry: Entry) -> None:
-        self._await_turn(queue)
-        queue.records.append(entry)
-        queue.size_bytes += entry.size_bytes
 
     def _put_first(self, entries: Sequence[Puttable]) -> None:
         """Have records that were in calls wait again, before all others of their shards."""
@@ -343,14 +346,16 @@ class WaitingRecords:
                 continue
             queue = self._queue_of(line[0])
             queue.let_go(line[0])
-            self._append(queue, line.popleft())
+            self._await_turn(queue)
+            queue.records.append(line[0])
+            queue.size_bytes += line.popleft().size_bytes
 
     # What ends while it waits.
 
     def leave_out(self, ended: int) -> None:
         """Note that so many have ended while they waited: they go into no call."""
         self._ended += ended
-        if self._ended > self._count // 2 + _FEW_ENDED:
+        if self._ended > (self._count - self._ended) // 2 + _FEW_ENDED:
             self.hold_all([entry for entry in self._take_back() if not entry.is_gone])
 
     def left_of(self, batch: list[Puttable]) -> list[Puttable]:

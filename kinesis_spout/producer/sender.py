@@ -3,13 +3,15 @@
 Its shell asks for `next_work`, does it, and reports the outcome, from any number of threads under one lock.
 Works that are under way are independent.
 
-A record comes in by the inbox, waits with ``kinesis.write``'s records, departs in one or several calls, and ends:
-sent, failed or dropped; see ``departures`` and ``endings``.
+A record comes in by the buffer, waits in the queue of its shard (``kinesis/write``), goes in one or several calls,
+and ends: sent, failed or dropped; see ``endings``. A full call is made at once. Other records linger for a while,
+unless a caller flushes, or they were in a call before.
 
 **Time.** A record that has not ended ``delivery_timeout_seconds`` after it was taken in fails, wherever it
 waits. One that is in a call then fails when that call does.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from math import inf
 from typing import TYPE_CHECKING, Final
@@ -35,16 +37,13 @@ from kinesis_spout.model.errors import (
     RecordDropped,
     Unavailable,
 )
-from kinesis_spout.producer.batch import Put, put_of
-from kinesis_spout.producer.endings import Ended, Endings, Letters, UnwrittenLetters
-from kinesis_spout.producer.inbox import Inbox, Shares
+from kinesis_spout.producer.buffer import Buffer, Shares
+from kinesis_spout.producer.endings import Endings, Letters, Notices, UnwrittenLetters
 from kinesis_spout.producer.taken_records import TakenRecords
-from kinesis_spout.producer.ticket import IN_CALL, WAITS, Ticket, held_in
+from kinesis_spout.producer.tickets import IN_CALL, WAITS, AnyTicket, Ticket, tickets_in
 from kinesis_spout.settings.producer_config import ProducerConfig
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from mypy_boto3_kinesis.type_defs import PutRecordsResultEntryTypeDef as Result
 
 
@@ -62,7 +61,7 @@ class Call:
 
     @property
     def held(self) -> list[Ticket]:
-        return [ticket for each in self.batch for ticket in held_in(each)]
+        return [ticket for each in self.batch for ticket in tickets_in(each)]
 
 
 class Listing:
@@ -76,13 +75,13 @@ class Recovery:
 WorkToDo = Call | Listing | Letters | Recovery
 
 
-class Outbox:
+class Sender:
     """Mutable; for one thread at a time. It ``recovers`` if an earlier producer may have left records."""
 
     def __init__(
         self,
         records: WaitingRecords,
-        inbox: Inbox,
+        buffer: Buffer,
         config: ProducerConfig,
         *,
         has_dead_letters: bool,
@@ -91,13 +90,13 @@ class Outbox:
         jitter: Jitter,
     ) -> None:
         self._records = records
-        self._inbox = inbox
+        self._buffer = buffer
         self._config = config
         self._clock = clock
         self._jitter = jitter
         self._taken = TakenRecords(drops=config.when_full == "drop_oldest")
         self._letters = UnwrittenLetters(config.delivery_timeout_seconds, self._backoff_seconds)
-        self._endings = Endings(inbox, self._taken, self._letters if has_dead_letters else None)
+        self._endings = Endings(buffer, self._taken, self._letters if has_dead_letters else None)
         self._rows = 0
         self._to_repeat: list[Call] = []
         self._unsettled: list[tuple[Call, Sequence[Result]]] = []
@@ -166,7 +165,7 @@ class Outbox:
             min(config.max_bytes_per_call, config.max_buffered_bytes // 2),
         )
 
-    def ended(self) -> Ended:
+    def ended(self) -> Notices:
         return self._endings.take()
 
     # Reports of the shell.
@@ -193,7 +192,7 @@ class Outbox:
         self._last_failure = error
         for each in call.held:
             each.tries += 1
-            self._inbox.retried += 1
+            self._buffer.retried += 1
         if reaction.action is not Action.RETRY:
             self._give_up_call(call, error)
             return
@@ -223,8 +222,8 @@ class Outbox:
         self._is_fetching = False
         self.is_recovering, self._recover_at, self._recovery_failures = bool(tickets), inf, 0
         if tickets:
-            self._inbox.recovered(tickets)
-            self._hold(list(tickets), self._clock.monotonic())
+            self._buffer.recovered(tickets)
+            self._hold(tickets, self._clock.monotonic())
 
     def not_recovered(self, *, reads_on: bool) -> None:
         """Note that the spool could not be read. It is read on at once, or later: what was put goes first then."""
@@ -240,10 +239,10 @@ class Outbox:
         if self._recover_at < inf:
             self.is_recovering, self._recover_at = True, inf
 
-    def drop_oldest(self, put: Put) -> bool:
+    def drop_oldest(self, put: AnyTicket) -> bool:
         """Make room for records by dropping the oldest; False: what is not in calls is not enough."""
         self._take_in(self._clock.monotonic())
-        records, more_bytes = self._inbox.missing(put)
+        records, more_bytes = self._buffer.missing(put)
         dropped = self._taken.take_oldest(records, more_bytes)
         if not dropped:
             return records <= 0 and more_bytes <= 0
@@ -257,22 +256,20 @@ class Outbox:
 
     def abandon(self, reason: str) -> int:
         """Fail everything that has not ended, and return its number. This is the last call."""
-        puts = [*self._not_ended_here(), *self._inbox.shut()]
-        count = sum([put.left for put in puts])
-        left = [ticket for put in puts for ticket in put.tickets]
+        held = dict.fromkeys([*self._taken.not_ended(), *self._letters.held])  # some are in both
+        left = [ticket for ticket in held if not ticket.done()]
+        left += self._handed_over(self._buffer.shut())
         in_calls = [ticket for ticket in left if ticket.place == IN_CALL]
         others = [ticket for ticket in left if ticket.place != IN_CALL]
         self._endings.failed(others, ProducerClosed(f"{reason}; the record was not sent"), is_over=False)
         unknown = f"{reason} while the record was in a call without an answer; it may be on the stream"
         self._endings.failed(in_calls, ProducerClosed(unknown), is_over=False)
-        return count
+        return len(left)
 
-    def not_ended(self) -> list[Put]:
-        return [*self._not_ended_here(), *self._inbox.peek()]
-
-    def _not_ended_here(self) -> list[Put]:
-        held = [*self._taken.not_ended(), *map(put_of, self._letters.held)]
-        return [put for put in dict.fromkeys(held) if not put.done()]  # some are in both
+    def not_ended(self) -> list[AnyTicket]:
+        held = [*self._taken.not_ended(), *self._letters.held]
+        promises = dict.fromkeys([ticket.batch or ticket for ticket in held if ticket.outcome is None])
+        return [*promises, *self._buffer.peek()]
 
     # How it continues.
 
@@ -285,31 +282,35 @@ class Outbox:
             return False
         if not self.is_recovering and self._recover_at > now:
             return False
-        return self._inbox.has_room or not self._taken
+        return self._buffer.has_room or not self._taken
 
     def _take_in(self, now: float) -> None:
         if self.is_recovering or self._records.needs_shards:
             return
-        puts = self._inbox.take()
+        puts = self._buffer.take()
         if puts:
             self._hold(puts, now)
 
-    def _hold(self, puts: list[Put], now: float) -> None:
-        row = self._rows + 1
+    def _handed_over(self, puts: Sequence[AnyTicket]) -> list[Ticket]:
+        """Return the records of what was put, each with its row."""
+        tickets: list[Ticket] = []
         for put in puts:
-            put.number_from(row)
-            row += put.count
-        self._rows = row - 1
+            tickets += put.handed_over(self._rows + len(tickets) + 1)
+        self._rows += len(tickets)
+        return tickets
+
+    def _hold(self, puts: Sequence[AnyTicket], now: float) -> None:
+        tickets = self._handed_over(puts)
         if self._lingers_until == inf:
             self._lingers_until = now + self._config.linger_seconds
-        self._records.hold_all([ticket for put in puts for ticket in put.tickets])
-        self._taken.add(puts, now + self._config.delivery_timeout_seconds)
+        self._records.hold_all(tickets)
+        self._taken.add(tickets, now + self._config.delivery_timeout_seconds)
 
     def _next_call(self, now: float) -> Call | None:
         for call in self._to_repeat:
             if call.repeat_at <= now:
                 self._to_repeat.remove(call)
-                self._inbox.calls += 1
+                self._buffer.calls += 1
                 return call
         if self._open_calls >= self._config.max_concurrent_calls:
             return None
@@ -320,7 +321,7 @@ class Outbox:
         for each in call.held:
             each.place = IN_CALL
         self._open_calls += 1
-        self._inbox.calls += 1
+        self._buffer.calls += 1
         return call
 
     def _next_batch(self, now: float) -> list[Puttable]:
@@ -352,7 +353,9 @@ class Outbox:
         if len(settled.taken) < len(call.batch):
             self._note_refusals(call, results)
         for records, error in settled.given_up:
-            self._endings.give_up([each for lost in records for each in held_in(lost)], error, is_over=False)
+            self._endings.give_up(
+                [each for lost in records for each in tickets_in(lost)], error, is_over=False
+            )
         if self._config.order == "key" or len(settled.taken) < len(call.batch):
             self._hurry()  # what was in a call, or waited for one of its key
         self._expire_overdue()
@@ -362,7 +365,7 @@ class Outbox:
         for each in held:
             each.place = WAITS
             each.tries += 1
-            self._inbox.retried += 1
+            self._buffer.retried += 1
         self._taken.wait_again(held)
         refusal = next((each for each in results if each.get("ErrorCode")), None)
         if refusal is not None:
@@ -382,7 +385,7 @@ class Outbox:
         if self._config.when_full != "drop_oldest":
             shares = Shares.of(self._config, self._records)
         if shares is not None or self._has_shares:
-            self._inbox.share(shares)
+            self._buffer.share(shares)
         self._has_shares = shares is not None
 
     # Records whose time is over.
