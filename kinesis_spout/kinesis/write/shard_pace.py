@@ -18,6 +18,9 @@ from collections import deque
 from math import inf, sqrt
 from typing import Final
 
+from kinesis_spout.kinesis.retry_policy import Tries
+from kinesis_spout.model.errors import KinesisError
+
 RECORDS_PER_SECOND: Final = 1_000
 BYTES_PER_SECOND: Final = 1024 * 1024
 """https://docs.aws.amazon.com/streams/latest/dev/service-sizes-and-limits.html"""
@@ -213,3 +216,35 @@ class ShardPace:
 
 def _tolerance(base: float) -> float:
     return 0.01 + base / 4
+
+
+class RefusingShard:
+    """A shard that refused lately. ``tries`` limit how long it takes nothing. Mutable."""
+
+    def __init__(self, tries: Tries, now: float) -> None:
+        self.tries = tries
+        self.pace = ShardPace(now)
+        self.rests_until = -inf
+
+    def refused(self, records: int, failure: KinesisError, now: float, *, taken: int, shards: int) -> None:
+        """Note refused records, of ``shards`` as one; rest, if nothing else of the call was taken.
+
+        Raises:
+            KinesisError: trying again does not help, or has not for too long.
+        """
+        if taken or self.rests_until <= now:  # of calls that were under way together, one is enough
+            wait_seconds = self.tries.failed(failure)
+            if not taken:
+                self.rests_until = now + wait_seconds
+                self.pace.rest(self.rests_until)
+        self.pace.answered(taken, records, now, shards=shards)
+
+    def takes_all(self, now: float) -> bool:
+        """Whether it neither rests nor has a pace: it refused too little."""
+        return self.rests_until <= now and self.pace.scale == inf
+
+    def ready_at(self, now: float, records: int) -> float:
+        """Return when a call is worth making for so many; infinity for none."""
+        if not records:
+            return inf
+        return max(self.rests_until, self.pace.ready_at(records, now))
