@@ -318,6 +318,12 @@ class Collector:
     def is_overdue(self, tup: Tuple) -> bool:
         return self._trees.is_overdue(tup.roots)
 
+    def raised(self, root: int, error: BaseException) -> None:
+        """Take in what a grouping has raised for a spout's tuple, which no task has got."""
+        self.report_error(error)
+        if root:
+            self._end((root,), TreeEnd(component=self._component, failure=failure_of(error)))
+
     def refused(self, roots: Collection[int], reason: str) -> None:
         """Fail the trees of tuples, even acked ones: their results cannot travel, or were undone.
 

@@ -22,11 +22,11 @@ from kinesis_spout.storm.graph.grouping import Choose, Send, Target, chooser
 from kinesis_spout.storm.graph.plan import Route, context_of, source_of
 from kinesis_spout.storm.running.blocks import (
     FULL_BLOCK,
-    CountsBlock,
     GroupBlock,
     Keyed,
     Outbox,
     Parcel,
+    StageReport,
     TupleBlock,
 )
 from kinesis_spout.storm.running.bolt_task import BoltTask
@@ -184,14 +184,15 @@ class StageRun:
 
     def _close(self) -> None:
         self.outbox.close()
+        counts = self._taken_counts()
         if self.program.ackers and self._plan.exchanges:
-            for block in self.trees.ack_blocks(self.program.ackers):
-                self.outbox.add(block.acker, block)
-        elif self._plan.exchanges and (report := self.trees.report()):
-            self.outbox.add(0, report)
-            if self.trees.groups:
-                self.outbox.add(~self._partition, GroupBlock.of(self.trees.groups))
-        self.outbox.add(0, CountsBlock(counts=self._taken_counts()))
+            for acker, block in self.trees.ack_blocks(self.program.ackers):
+                self.outbox.add(acker, block)
+            self.outbox.add(0, StageReport(counts=counts))
+            return
+        self.outbox.add(0, self.trees.report(counts))
+        if self.trees.groups:
+            self.outbox.add(~self._partition, GroupBlock.of(self.trees.groups))
 
     def _own(self, component: str) -> range:
         return range(self._partition, self._graph[component].parallelism, self.program.partitions)

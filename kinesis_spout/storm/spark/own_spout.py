@@ -35,7 +35,7 @@ from kinesis_spout.storm.running.collecting import ReportedErrors
 from kinesis_spout.storm.running.counts import ComponentCounts
 from kinesis_spout.storm.running.program import Program
 from kinesis_spout.storm.spark.job import JobGuard, TopologyJobs
-from kinesis_spout.storm.spark.stages import EndedTuples, FirstStageOfTuples, GivenTuple, packed_share
+from kinesis_spout.storm.spark.stages import FirstStageOfTuples, GivenTuple, packed_share
 
 _SHORTEST_REST: Final = 0.005
 _LONGEST_REST: Final = 0.2
@@ -382,10 +382,9 @@ class OwnSpoutQuery(RunningQuery):
             return dict.fromkeys(range(len(given)), self._died(error, guard)) | ends
         finally:
             self._tag = ""
-        for block in found:
-            if isinstance(block, EndedTuples):
-                ends.update(block.ends)
-        return ends
+        return ends | {
+            number: end for number, of_batch in found.verdict.ends.items() for end in of_batch.values()
+        }
 
     def _died(self, error: HandlerKilledWorker, guard: JobGuard) -> TreeEnd:
         if guard.has_cancelled:
