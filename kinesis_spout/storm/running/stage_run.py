@@ -83,7 +83,6 @@ class StageRun:
         self.emit_root: EmitRoot = self.spout.emit_root
         self._groups: Groups | None = None
         self._record = record
-        self._batches = 0
         if program.is_careful:
             self._groups = Groups(self.spout, self.trees, self._in_order, record)
             self.emit_root = self._groups.emit_root
@@ -101,7 +100,6 @@ class StageRun:
         """Begin a micro-batch. ``states`` gives each task with state its own; ``ticks`` come at the end."""
         self.trees.begin()
         self._ticks = ticks
-        self._batches += 1
         self.outbox.clear()
         given: list[tuple[BoltTask, PartitionState]] = []
         for name in self._plan.stages[self.stage]:
@@ -114,16 +112,9 @@ class StageRun:
             self._groups.begin(given)
 
     def receive(self, block: TupleBlock) -> None:
-        task, trees = self._task(block.component, block.index), self.trees
-        trees.tell(block)
-        if task.take(block):
-            return
-        task.come(block)
-        send, ends = task.sender(block.source), trees.ends
-        for values, root, others in block.tuples():
-            send(values, root, others)
-            if ends and root in ends:
-                self.outbox.drop_last(root)
+        if self.program.ackers:
+            self.trees.tell(block)
+        self._task(block.component, block.index).receive(block)
 
     def run(
         self, blocks: Iterable[Keyed], states: OpenState | None = None, ticks: Ticks = NO_TICKS
@@ -223,6 +214,7 @@ class StageRun:
         if task is None:
             program = self.program
             collector = Collector(component, self.trees, self._ends_run)
+            collector.drop_last = self.outbox.drop_last
             self._wire(collector, component, index)
             context = context_of(
                 self._graph,
@@ -321,12 +313,11 @@ class StageRun:
 
     def _direct_way(self, component: str, index: int, source: Source) -> Send:
         send: Send | None = None
-        made_in = 0
 
         def send_to_task(values: Sequence[Any], root: int, others: tuple[int, ...] | None) -> None:
-            nonlocal send, made_in
-            if send is None or made_in != self._batches:
-                send, made_in = self._task(component, index).sender(source), self._batches
+            nonlocal send
+            if send is None:
+                send = self._task(component, index).sender(source)
             send(values, root, others)
 
         return send_to_task

@@ -22,10 +22,9 @@ from typing import Any, Final, Self
 
 from py4j.protocol import Py4JError, Py4JNetworkError
 from pyspark import RDD, SparkContext
-from pyspark.errors import PySparkException
 
 from kinesis_spout.model.errors import HandlerKilledWorker
-from kinesis_spout.spark.tasks.jobs import cancel, has_begun, tagged
+from kinesis_spout.spark.tasks.jobs import tagged
 from kinesis_spout.spark.tasks.work import WorkResult
 from kinesis_spout.storm.running.blocks import Block, GroupBlock, Keyed, StageReport
 from kinesis_spout.storm.running.clocks import Ticks
@@ -50,7 +49,6 @@ _OTHER_SHUFFLES: Final = ("spark.shuffle.manager", "spark.shuffle.push.enabled")
 """With one of these set, a shuffle can join what several tasks have written. What Java's serializer
 writes cannot be joined, and Spark looks at ``spark.serializer`` alone to know that.
 Source: Spark's ``Serializer.supportsRelocationOfSerializedObjects``, and SPARK-36705."""
-_LOOK_SECONDS: Final = 1.0
 
 _log: Final = logging.getLogger(__name__)
 
@@ -237,42 +235,3 @@ class _Partition:
         if key < 0 and self.kept:
             return self.partitions + ~key % self.kept
         return key % self.partitions
-
-
-class JobGuard:
-    """Cancels the job of an own spout that takes too long; the engine does so for jobs of a ``KinesisSpout``.
-
-    A context manager around one job. While other jobs have the cluster, no component is to blame for the
-    time. So the ``seconds`` count from when the first task was seen to run; Spark is asked once a second.
-    """
-
-    def __init__(self, spark: SparkContext, tag: str, seconds: float) -> None:
-        self._spark = spark
-        self._tag = tag
-        self._seconds = seconds
-        self._ended = threading.Event()
-        self.has_cancelled = False
-
-    def __enter__(self) -> None:
-        threading.Thread(target=self._watch, name=f"kinesis-spout-guard-{self._tag}", daemon=True).start()
-
-    def __exit__(self, *_: object) -> None:
-        self._ended.set()
-
-    def _watch(self) -> None:
-        if self._begins() and not self._ended.wait(self._seconds):
-            self.has_cancelled = True
-            cancel(self._spark, self._tag)
-            # Again and again: a job that is about to follow another one under the tag is not met.
-            while not self._ended.wait(_LOOK_SECONDS):
-                cancel(self._spark, self._tag)
-
-    def _begins(self) -> bool:
-        """Wait for the first task; False if the job ends before it is seen."""
-        while not self._ended.wait(_LOOK_SECONDS):
-            try:
-                if has_begun(self._spark, self._tag):
-                    return True
-            except (Py4JError, PySparkException, OSError, AttributeError):  # AttributeError: it was stopped
-                return False  # Spark is gone, which the job says.
-        return False
