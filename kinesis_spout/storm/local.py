@@ -13,7 +13,7 @@ from kinesis_spout.model.errors import InvalidConfig
 from kinesis_spout.storm.multilang.protocol import DEFAULT_STREAM
 from kinesis_spout.storm.running.acking import TreeEnd
 from kinesis_spout.storm.running.blocks import AckBlock, Block, GroupBlock, Keyed, StageReport
-from kinesis_spout.storm.running.clocks import ProcessingClock, TickClock, Ticks
+from kinesis_spout.storm.running.clocks import BatchTicks, ProcessingClock, TickClock
 from kinesis_spout.storm.running.counts import ComponentCounts
 from kinesis_spout.storm.running.groups import RunChoice
 from kinesis_spout.storm.running.program import Program
@@ -147,7 +147,7 @@ class LocalTopology:
             for spout, program in self._programs.items()
         }
 
-    def _ticks_now(self, spout: str) -> Ticks:
+    def _ticks_now(self, spout: str) -> BatchTicks:
         self._batches += 1
         now = self._clock()
         self._tick_clocks[spout].advance(now, now)
@@ -163,7 +163,7 @@ class LocalTopology:
             )
         return spout
 
-    def _run(self, spout: str, batch: list[Values], stream: str, ticks: Ticks) -> Ends:
+    def _run(self, spout: str, batch: list[Values], stream: str, ticks: BatchTicks) -> Ends:
         def at_once() -> Ends | None:
             verdict = self._verdict(self._programs[spout], batch, stream, ticks)
             if verdict.has_touched or not self._can_be_kept():
@@ -177,7 +177,7 @@ class LocalTopology:
 
         return self._choices[spout].run(at_once, carefully, bool)
 
-    def _verdict(self, program: Program, batch: list[Values], stream: str, ticks: Ticks) -> Verdict:
+    def _verdict(self, program: Program, batch: list[Values], stream: str, ticks: BatchTicks) -> Verdict:
         """Run all stages, and decide the trees."""
         first = self._stage(program, 0, 0)
         first.begin(self._open_state, ticks)

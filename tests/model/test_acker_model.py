@@ -19,7 +19,7 @@ from kinesis_spout.model.handler import Failure
 from kinesis_spout.storm.components.tuples import Source, Tuple
 from kinesis_spout.storm.running.acking import TreeEnd
 from kinesis_spout.storm.running.blocks import AckBlock, Block, Parcel, StageReport, TupleBlock
-from kinesis_spout.storm.running.collecting import Collector, Output
+from kinesis_spout.storm.running.collecting import Output, TaskCollector
 from kinesis_spout.storm.running.trees import Trees, acker_decides, acker_of, root_of, verdict_of
 
 pytestmark = pytest.mark.no_second_run
@@ -63,7 +63,7 @@ class Tasks:
 
     def __init__(self) -> None:
         self.trees = [Trees(lambda: 0.0, 30.0) for _ in range(4)]
-        self.collectors = [Collector(f"bolt {number}", trees) for number, trees in enumerate(self.trees)]
+        self.collectors = [TaskCollector(f"bolt {number}", trees) for number, trees in enumerate(self.trees)]
         self.sent: list[TupleBlock] = []
         for collector, trees in zip(self.collectors, self.trees, strict=True):
             parcel = Parcel("any", 0, SOURCE, collector.refused, trees.tell)

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from typing import Any, Final
 from unicodedata import category, east_asian_width
 
-from kinesis_spout.storm.graph.component_graph import Component, ComponentGraph
+from kinesis_spout.storm.graph.component_graph import ComponentGraph, ComponentSpec
 from kinesis_spout.storm.graph.plan import Plan, Route, plan_of
 from kinesis_spout.storm.multilang.protocol import DEFAULT_STREAM
 from kinesis_spout.storm.topology_conf import TopologyConf
@@ -91,7 +91,7 @@ class _Flow:
             "acks": self._decided,
         }
 
-    def _inputs(self, component: Component) -> list[tuple[str, str, Route]]:
+    def _inputs(self, component: ComponentSpec) -> list[tuple[str, str, Route]]:
         return [
             (source, stream, route)
             for (source, stream), routes in self._plan.routes.items()
@@ -99,7 +99,7 @@ class _Flow:
             if route.target == component.name
         ]
 
-    def _component_lines(self, component: Component) -> Iterator[str]:
+    def _component_lines(self, component: ComponentSpec) -> Iterator[str]:
         tasks = self._graph.tasks[component.name]
         ids = f"task {tasks[0]}" if len(tasks) == 1 else f"{len(tasks)} tasks: {tasks[0]}-{tasks[-1]}"
         state = ", keeps state" if component.is_stateful else ""
@@ -119,7 +119,7 @@ class _Flow:
             named = "" if name == DEFAULT_STREAM else f" {name}"
             yield from _lines(f"emits{named}: {', '.join(declared.fields) or 'no fields'}{direct}", _DETAILS)
 
-    def _component_document(self, component: Component) -> dict[str, Any]:
+    def _component_document(self, component: ComponentSpec) -> dict[str, Any]:
         tasks = self._graph.tasks[component.name]
         return {
             "name": component.name,
@@ -145,7 +145,7 @@ class _Flow:
         }
 
 
-def _kind(component: Component) -> str:
+def _kind(component: ComponentSpec) -> str:
     return "spout" if component.is_spout else "bolt"
 
 

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from kinesis_spout.storm.graph.component_graph import Component, ComponentGraph
+from kinesis_spout.storm.graph.component_graph import ComponentGraph, ComponentSpec
 from kinesis_spout.storm.graph.grouping import Grouping
 from kinesis_spout.storm.graph.plan import plan_of
 from kinesis_spout.storm.multilang.protocol import DEFAULT_STREAM
@@ -26,13 +26,13 @@ _WHOLE_MS: Final = 100.0
 """A latency from here on is shown without decimals."""
 
 
-def kind_text(component: Component) -> str:
+def kind_text(component: ComponentSpec) -> str:
     tasks = "" if component.parallelism == 1 else f", {component.parallelism} tasks"
     state = ", state" if component.is_stateful else ""
     return f"{type(component.made_of).__name__}{tasks}{state}"
 
 
-def count_rows(component: Component, of_all: Counts | None) -> list[tuple[str, str]]:
+def count_rows(component: ComponentSpec, of_all: Counts | None) -> list[tuple[str, str]]:
     """The name and the number of each count; none without counts. Counts of exceptions only where not 0."""
     if of_all is None:
         return []
@@ -115,7 +115,7 @@ def mermaid(graph: ComponentGraph, counts: Counts | None = None) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _box(component: Component, counts: Counts | None) -> str:
+def _box(component: ComponentSpec, counts: Counts | None) -> str:
     said = [component.name, kind_text(component)]
     said += [f"{name} {number}" for name, number in count_rows(component, counts)]
     text = '"' + "<br/>".join(_escaped(line) for line in said) + '"'

@@ -184,7 +184,7 @@ class Parcel:
         self.roots[:] = array("Q", compress(self.roots, fit))
 
 
-class Outbox:
+class StageOutbox:
     """What leaves one stage of one partition: parcels that are being filled, and blocks that are ready. Mutable.
 
     ``partitions`` are those after the exchange; a task lives in its index modulo that.

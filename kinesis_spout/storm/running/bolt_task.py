@@ -14,10 +14,10 @@ from kinesis_spout.storm.components.given import TaskContext
 from kinesis_spout.storm.components.tuples import TICK, Source, Tuple, TupleState
 from kinesis_spout.storm.graph.grouping import Send
 from kinesis_spout.storm.running.blocks import TupleBlock
-from kinesis_spout.storm.running.clocks import Ticks
-from kinesis_spout.storm.running.collecting import Collector, SendAll
+from kinesis_spout.storm.running.clocks import BatchTicks
+from kinesis_spout.storm.running.collecting import SendAll, TaskCollector
 from kinesis_spout.storm.running.combining import Combining
-from kinesis_spout.storm.running.results import Results
+from kinesis_spout.storm.running.results import TaskResults
 from kinesis_spout.storm.running.trees import Trees
 from kinesis_spout.storm.state.key_values import PartitionState
 
@@ -41,10 +41,10 @@ class BoltTask:
         *,
         context: TaskContext,
         conf: dict[str, Any],
-        collector: Collector,
+        collector: TaskCollector,
         trees: Trees,
         tells_touched: bool = False,
-        results: Results | None = None,
+        results: TaskResults | None = None,
     ) -> None:
         self.context = context
         self.collector = collector
@@ -135,7 +135,7 @@ class BoltTask:
         """Take several tuples of the same trees in one call; None if that saves nothing."""
         return None if self._combining is None else self._combining.senders(source)[1]
 
-    def _with_state(self, send: Send, results: Results) -> Send:
+    def _with_state(self, send: Send, results: TaskResults) -> Send:
         """Report which roots change the state. Undo at once what a tuple that failed at once has changed.
 
         A careful run does that itself, for whole trees. What a tuple leaves to emit is emitted behind it.
@@ -173,7 +173,7 @@ class BoltTask:
         else:
             self._trees.touched.update(roots)
 
-    def tick(self, ticks: Ticks) -> None:
+    def tick(self, ticks: BatchTicks) -> None:
         """Give the bolt a tick, if one is due (see ``clocks``). What it raises then fails no tuple."""
         component = self.context.component
         number = ticks.numbers.get(component, 0)
@@ -273,7 +273,7 @@ class BoltTask:
             )
 
 
-_CALLING: Final = (BoltTask.receive_all, BoltTask.tick, BoltTask.release, Results.of)
+_CALLING: Final = (BoltTask.receive_all, BoltTask.tick, BoltTask.release, TaskResults.of)
 CALLS: Final = frozenset(
     code
     for code in (*(each.__code__ for each in _CALLING), *BoltTask.sender.__code__.co_consts)

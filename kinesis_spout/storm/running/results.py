@@ -10,7 +10,7 @@ from functools import partial
 from typing import Final, NamedTuple, Protocol
 
 from kinesis_spout.storm.components.bolt import FailedException
-from kinesis_spout.storm.running.collecting import Collector, Gathered
+from kinesis_spout.storm.running.collecting import Emission, TaskCollector
 from kinesis_spout.storm.running.trees import Trees, new_result_root
 from kinesis_spout.storm.state.key_values import PartitionState, UnfitValue
 from kinesis_spout.storm.state.result import Result, ResultKey
@@ -33,7 +33,7 @@ class QueuedResult(NamedTuple):
     """Called when its group ends, with whether its tree failed."""
 
 
-class Group(Protocol):
+class OpenGroup(Protocol):
     """The group of roots that a careful run has at hand: see ``groups``."""
 
     @property
@@ -43,12 +43,12 @@ class Group(Protocol):
         """Take a result, to run it as a root."""
         ...
 
-    def fail(self, collector: Collector, reason: str) -> None:
+    def fail(self, collector: TaskCollector, reason: str) -> None:
         """Fail all roots of the group, so that all of it is taken back."""
         ...
 
 
-class Results:
+class TaskResults:
     """Those of one task. Mutable.
 
     ``group``: of a careful run, which runs results as roots; None: they are emitted at once.
@@ -56,12 +56,12 @@ class Results:
 
     def __init__(
         self,
-        collector: Collector,
+        collector: TaskCollector,
         trees: Trees,
         *,
         time: Callable[[], float],
         parallelism: int,
-        group: Group | None = None,
+        group: OpenGroup | None = None,
     ) -> None:
         self._collector = collector
         self._trees = trees
@@ -156,7 +156,7 @@ class Results:
             else:
                 self._emit(key, result, chosen)
 
-    def _emit(self, key: ResultKey, result: Result, chosen: Gathered) -> None:
+    def _emit(self, key: ResultKey, result: Result, chosen: Emission) -> None:
         state, trees, root = self._state, self._trees, key.root
         assert state is not None, "it was given"
 

@@ -27,7 +27,7 @@ from kinesis_spout.model.errors import HandlerKilledWorker
 from kinesis_spout.spark.tasks.jobs import tagged
 from kinesis_spout.spark.tasks.work import WorkResult
 from kinesis_spout.storm.running.blocks import Block, GroupBlock, Keyed, StageReport
-from kinesis_spout.storm.running.clocks import Ticks
+from kinesis_spout.storm.running.clocks import BatchTicks
 from kinesis_spout.storm.running.counts import ComponentCounts, RunningCounts
 from kinesis_spout.storm.running.program import Program
 from kinesis_spout.storm.running.trees import Verdict, verdict_of
@@ -117,7 +117,7 @@ class TopologyJobs:
         packs: Sequence[Any],
         first: FirstStage,
         *,
-        ticks: Ticks,
+        ticks: BatchTicks,
         state: StateManifest | None = None,
         carefully: bool = False,
     ) -> JobResult:

@@ -10,7 +10,7 @@ from kinesis_spout.spark.pickled_handler import PickledHandler
 from kinesis_spout.spark.tasks.jobs import HandlerRaised, SparkRunner
 from kinesis_spout.spark.tasks.task import TaskSettings
 from kinesis_spout.spark.tasks.work import WorkResult, WorkSlice
-from kinesis_spout.storm.running.clocks import TickClock, Ticks
+from kinesis_spout.storm.running.clocks import BatchTicks, TickClock
 from kinesis_spout.storm.running.counts import ComponentCounts
 from kinesis_spout.storm.running.groups import RunChoice
 from kinesis_spout.storm.running.program import Program
@@ -30,7 +30,7 @@ task knows at once which of its results failed."""
 class _Changes(NamedTuple):
     began_with: StateManifest
     updates: list[StateUpdate]
-    ticks: Ticks
+    ticks: BatchTicks
     failed: frozenset[int]
     """The roots of results."""
 
@@ -122,7 +122,7 @@ class TopologyRunner(SparkRunner):
         self,
         tag: str,
         packs: Packs,
-        ticks: Ticks,
+        ticks: BatchTicks,
         state: StateManifest | None = None,
         *,
         carefully: bool = False,

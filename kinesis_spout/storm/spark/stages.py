@@ -28,7 +28,7 @@ from kinesis_spout.spark.tasks.work import WorkSlice
 from kinesis_spout.storm.components.tuples import packed, why_not
 from kinesis_spout.storm.running.acking import TreeEnd
 from kinesis_spout.storm.running.blocks import Block, ForDriver, GroupBlock, Keyed, RecordBlock
-from kinesis_spout.storm.running.clocks import NO_TICKS, Ticks
+from kinesis_spout.storm.running.clocks import NO_TICKS, BatchTicks
 from kinesis_spout.storm.running.program import Program
 from kinesis_spout.storm.running.stage_run import StageRun
 from kinesis_spout.storm.running.trees import acker_decides, root_of
@@ -112,7 +112,7 @@ class FirstStage:
     shipped: ShippedProgram
     settings: TaskSettings
     to_values: PickledHandler[ToValues]
-    ticks: Ticks = NO_TICKS
+    ticks: BatchTicks = NO_TICKS
     state: StateManifest | None = None
     """What the bolts with state begin with, if they are in this stage, as all are in a careful run."""
 
@@ -167,7 +167,7 @@ class LaterStage:
     shipped: ShippedProgram
     stage: int
     state: StateManifest | None = None
-    ticks: Ticks = NO_TICKS
+    ticks: BatchTicks = NO_TICKS
 
     def __call__(self, blocks: Iterable[Keyed]) -> Iterator[Keyed]:
         print_log_lines()
@@ -264,7 +264,7 @@ class FirstStageOfTuples:
     """Runs a task's share of the tuples, which ``packed_share`` gave. Picklable."""
 
     shipped: ShippedProgram
-    ticks: Ticks = NO_TICKS
+    ticks: BatchTicks = NO_TICKS
 
     def __call__(self, packs: Iterable[bytes]) -> Iterator[Keyed]:
         partition = partition_here()

@@ -11,7 +11,7 @@ from kinesis_spout.storm import KeyValueState, StatefulBolt, Topology, Tuple
 from kinesis_spout.storm.components.tuples import Source
 from kinesis_spout.storm.running.acking import TreeEnd
 from kinesis_spout.storm.running.blocks import AckBlock, Block, StageReport, TupleBlock
-from kinesis_spout.storm.running.collecting import Collector, Output
+from kinesis_spout.storm.running.collecting import Output, TaskCollector
 from kinesis_spout.storm.running.stage_run import StageRun
 from kinesis_spout.storm.running.trees import NOBODY_SAID, Trees, acker_decides
 from kinesis_spout.storm.state.key_values import PartitionState
@@ -113,7 +113,7 @@ def test_a_tuple_with_several_anchors_is_part_of_all_trees_of_each() -> None:
     def send(_: Sequence[Any], root: int, others: tuple[int, ...] | None) -> None:
         sent.append({root, *(others or ())})
 
-    collector = Collector("bolt", Trees(lambda: 0.0, 30.0))
+    collector = TaskCollector("bolt", Trees(lambda: 0.0, 30.0))
     collector.outputs["default"] = Output(1, to_all=[(1, send)])
     collector.outputs["pick"] = Output(1, direct=True, tasks={3: send})
     anchors = [Tuple((0,), SOURCE, 1, (2, 3)), Tuple((0,), SOURCE, 4), Tuple((0,), SOURCE, 5, (2, 6))]

@@ -347,7 +347,12 @@ def test_a_job_that_waits_for_its_turn_is_not_cancelled_however_long_that_takes(
         jobs.has_begun.set()
         asked = jobs.asked
         wait_until(lambda: jobs.asked > asked, "it was seen to run")
-        wait_until(lambda: clock.advance(11) or jobs.cancelled.is_set(), "it is cancelled")
+
+        def is_cancelled() -> bool:
+            clock.advance(11)
+            return jobs.cancelled.is_set()
+
+        wait_until(is_cancelled, "it is cancelled")
         query.processAllAvailable()
     assert spout.ends[0][0] == "timed out"
 
