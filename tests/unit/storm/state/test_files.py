@@ -1,6 +1,7 @@
 """Files of state: read as they were written, or an error that says what to do."""
 
 import pickle
+import threading
 from pathlib import Path
 from urllib.parse import quote
 
@@ -140,24 +141,6 @@ def test_a_file_that_is_gone_is_an_error_that_names_it(files: StateFiles) -> Non
     assert not gone.value.retriable
 
 
-def test_a_folder_that_comes_back_while_a_file_is_read_is_no_lost_file(
-    files: StateFiles, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    name = files.write(place(), 1, ROWS)
-    folder, away = Path(files.address), tmp_path / "away"
-    folder.rename(away)
-    look = StateFiles._is_there
-
-    def comes_back(files: StateFiles) -> bool:
-        if away.exists():
-            away.rename(folder)
-        return look(files)
-
-    monkeypatch.setattr(StateFiles, "_is_there", comes_back)
-    content = files.read(place(), name)
-    assert dict(zip(content.keys, content.values, strict=True)) == ROWS
-
-
 def test_a_place_that_cannot_be_written_may_be_tried_again(tmp_path: Path) -> None:
     (tmp_path / "counts").write_text("a file where a folder should be")
     with pytest.raises(StateUnavailable, match="cannot be written") as unavailable:
@@ -169,3 +152,37 @@ def test_a_place_that_cannot_be_written_may_be_tried_again(tmp_path: Path) -> No
 def test_an_address_that_is_none_is_refused(address: str) -> None:
     with pytest.raises(InvalidConfig, match="absolute path"):
         StateFiles(address)
+
+
+def test_a_folder_that_comes_and_goes_while_files_are_read_and_written_is_an_outage_and_loses_nothing(
+    files: StateFiles,
+) -> None:
+    names = {files.write(place(), 1, ROWS)}
+    folder, away, ended = Path(files.address), Path(files.address).with_name("away"), threading.Event()
+
+    def flicker() -> None:
+        while not ended.is_set():
+            folder.rename(away)
+            away.rename(folder)  # Fails if it was made anew meanwhile.
+
+    flickering = threading.Thread(target=flicker)
+    flickering.start()
+    outages = 0
+    try:
+        while outages < 3_000:
+            assert flickering.is_alive()
+            try:
+                for name in names:
+                    assert len(files.read(place(), name).keys) == len(ROWS)
+                if len(names) < 5:
+                    names.add(files.write(place(), 2, ROWS))
+                    files.delete(place().path(files.write(place(index=len(names)), 1, {})))
+            except StateUnavailable:
+                outages += 1
+            except OSError:
+                pass  # of the deletion
+    finally:
+        ended.set()
+        flickering.join()
+    for name in names:
+        assert len(files.read(place(), name).keys) == len(ROWS)
