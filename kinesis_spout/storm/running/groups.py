@@ -16,7 +16,7 @@ kept, groups are twice as large. So there is progress at any rate of failure.
 A bolt can hold a tuple over its flush, because it waits for another one. A group then goes on until nothing is
 held, and is kept or taken back as one: it runs again without all that failed.
 
-Results (see ``storm.state.result``) are roots, too, of groups after the one that they came from.
+Results (see ``storm.running.results``) are roots, too, of groups after the one that they came from.
 """
 
 from collections import deque

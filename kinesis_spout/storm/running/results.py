@@ -1,8 +1,17 @@
-"""Emits the results of a task with state (see ``storm.state.result``), and undoes a tick that raises.
+"""Emits the results of a task with state, and undoes a tick that raises.
+
+A window, and a tick of a bolt with state, handle tuples that were acked before: if what they emit fails, no
+record is delivered again for it. So each such tuple, a *result*, is the root of a tree of its own, and is kept
+in the state until that tree is complete. It is stored in the transaction of the change that it came with. If its
+tree fails, it is emitted again, after a rest that grows.
 
 What a bolt emits in a tick, or for a window, is gathered until its call returns. If that raises, nothing was
 emitted. Otherwise each tuple is a root. One whose tree completes before its ``emit`` has returned needs no
 more; any other is put into the state.
+
+A result is *sent* while it is not known how its tree ended: in a job the driver decides that, after the part of
+the state was written. The manifest names the sent results that failed; the next micro-batch that opens the part
+learns from it which ones to forget and which ones to emit again.
 """
 
 from collections.abc import Callable
@@ -12,8 +21,7 @@ from typing import Final, NamedTuple, Protocol
 from kinesis_spout.storm.components.bolt import FailedException
 from kinesis_spout.storm.running.collecting import Emission, TaskCollector
 from kinesis_spout.storm.running.trees import Trees, new_result_root
-from kinesis_spout.storm.state.key_values import PartitionState, UnfitValue
-from kinesis_spout.storm.state.result import Result, ResultKey
+from kinesis_spout.storm.state.key_values import PartitionState, Result, ResultKey, UnfitValue
 
 MOST_WAITING: Final = 10_000
 """Of the results of a bolt, over all its tasks. While more have failed, its windows stay open: then their records

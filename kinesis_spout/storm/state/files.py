@@ -13,7 +13,6 @@ import secrets
 import zlib
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
@@ -25,7 +24,7 @@ from pyarrow import fs, ipc
 from kinesis_spout.model.directories import make_durably, sync_directory
 from kinesis_spout.model.errors import InvalidConfig, StateUnavailable, StateUnreadable
 from kinesis_spout.storm.state.key_values import PICKLE_PROTOCOL
-from kinesis_spout.storm.state.manifest import PartitionPlace, StateManifest
+from kinesis_spout.storm.state.manifest import PartitionPlace, StateFile, StateManifest
 
 FORMAT: Final = 1
 _METADATA: Final = b"kinesis-spout-state"
@@ -41,15 +40,6 @@ _NOT_THERE: Final = "the folder of the keyed state is not there: is it mounted o
 Key = Any
 Rows = Mapping[Key, bytes | None]
 """Keys, and their values as they are pickled; None says that a key is deleted."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FileContent:
-    keys: Sequence[Key]
-    values: Sequence[bytes | None]
-    after: tuple[str, ...]
-    """After which states it applies; empty where it is whole."""
-    payload_bytes: int
 
 
 def payload_bytes_of(rows: Rows) -> int:
@@ -96,8 +86,8 @@ class StateFiles:
         self._was_there = True
         return name
 
-    def read(self, place: PartitionPlace, name: str) -> FileContent:
-        """Read a file. StateUnreadable: it is gone or damaged; StateUnavailable: retriable."""
+    def read(self, place: PartitionPlace, name: str) -> tuple[StateFile, Rows]:
+        """Read a file, and its rows. StateUnreadable: it is gone or damaged; StateUnavailable: retriable."""
         path = place.path(name)
         where = f"{self.address}: {path}"
         try:
@@ -109,7 +99,7 @@ class StateFiles:
         self._was_there = True
         if f"{zlib.crc32(content):08x}" != name.partition("-")[2][:8]:
             raise StateUnreadable(f"{where}: {_unreadable('other bytes than its name tells (a checksum)')}")
-        return _decoded(content, where)
+        return _decoded(name, content, where)
 
     def _read_locally(self, path: str) -> bytes:
         """Read a file of the folder that is there now. FileNotFoundError: that has no such file.
@@ -175,8 +165,7 @@ def merged_rows(files: StateFiles, manifest: StateManifest, component: str, inde
     place = manifest.place(component, index)
     merged: dict[Key, bytes] = {}
     for name in manifest.files(component, index):
-        content = files.read(place, name)
-        for key, value in zip(content.keys, content.values, strict=True):
+        for key, value in files.read(place, name)[1].items():
             if value is None:
                 merged.pop(key, None)
             else:
@@ -221,7 +210,7 @@ def _encoded(rows: Rows, after: Sequence[str]) -> bytes:
     return bytes(memoryview(sink.getvalue()))
 
 
-def _decoded(content: bytes, where: str) -> FileContent:
+def _decoded(name: str, content: bytes, where: str) -> tuple[StateFile, Rows]:
     keys: list[Key] = []
     values: list[bytes | None] = []
     try:
@@ -238,11 +227,12 @@ def _decoded(content: bytes, where: str) -> FileContent:
             pickled, stored = (column.to_numpy(zero_copy_only=False).tolist() for column in batch.columns)
             keys += map(pickle.loads, pickled)
             values += stored
-        return FileContent(
-            keys=keys, values=values, after=tuple(said["after"]), payload_bytes=said["payload_bytes"]
-        )
+        rows = dict(zip(keys, values, strict=True))
+        after, payload_bytes = tuple(said["after"]), said["payload_bytes"]
     except (pa.ArrowException, LookupError, TypeError, ValueError) as error:
         raise StateUnreadable(f"{where}: {_unreadable(repr(error))}") from error
+    changes = rows.keys() if after else ()
+    return StateFile(name=name, payload_bytes=payload_bytes, keys=changes, after=after), rows
 
 
 def _unreadable(found: str) -> str:
