@@ -4,6 +4,8 @@ import time
 from collections.abc import Callable
 
 DEADLINE_SECONDS = 30.0
+STARTING_SECONDS = 120.0
+"""For what a JVM with Spark does that has to start first, or a driver of its own."""
 
 
 def wait_until(

@@ -20,11 +20,11 @@ from kinesis_spout.model.errors import InvalidConfig, SpoolDamaged, SpoolError
 from kinesis_spout.producer.spool import DiskSpool, Durability
 from kinesis_spout.producer.spool.folder import network_file_system
 from kinesis_spout.producer.spool.segment import Segment, line_of
+from tests.support.waiting import DEADLINE_SECONDS
 
 pytestmark = pytest.mark.no_second_run
 
 ENTRY = Entry("key", b"data")
-DEADLINE_SECONDS = 60.0
 
 
 def opened(

@@ -20,11 +20,11 @@ from shard_state import Position
 from tests.support.kinesis.pushed_stream import FAULTS, FanOutServer, serve, subscribed
 from tests.support.kinesis.unkind.behaviours import Behaviour
 from tests.support.kinesis.unkind.subscriptions import IN_TIME, IN_USE
+from tests.support.waiting import DEADLINE_SECONDS
 
 pytestmark = [pytest.mark.no_second_run, pytest.mark.usefixtures("each_decoder")]
 
 SHARD = "shardId-000000000000"
-DEADLINE_SECONDS = 120.0
 
 
 class Bench:

@@ -23,10 +23,10 @@ from shard_state import Position
 from tests.support.kinesis.aws_front import Front, front_of
 from tests.support.kinesis.own_certificate import own_certificate
 from tests.support.kinesis.pushed_stream import FanOutServer, serve, subscribed
+from tests.support.waiting import DEADLINE_SECONDS
 
 SHARD = "shardId-000000000000"
 PASSWORD = "hush-proxy"
-DEADLINE_SECONDS = 120.0
 
 
 @pytest.fixture(scope="module")
