@@ -3,8 +3,8 @@
 import time
 from collections.abc import Callable
 
-DEADLINE_SECONDS = 30.0
-STARTING_SECONDS = 120.0
+DEADLINE_SECONDS = 30
+STARTING_SECONDS = 120
 """For what a JVM with Spark does that has to start first, or a driver of its own."""
 
 

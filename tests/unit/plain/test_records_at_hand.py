@@ -25,8 +25,7 @@ from kinesis_spout.testing import (
     in_memory_ports,
 )
 from shard_state import Run, StateManager
-from tests.support.consumer.world import DEADLINE_SECONDS
-from tests.support.waiting import wait_until
+from tests.support.waiting import DEADLINE_SECONDS, wait_until
 
 pytestmark = pytest.mark.no_second_run
 
