@@ -40,10 +40,10 @@ from kinesis_spout.settings.grammar.shard_positions import resolved_now
 from shard_state import Exhausted, Order, SequenceNumber, Shard, ShardStatus, Trouble
 
 _FIRST_ASSIGNMENT_SECONDS: Final = 1.0
-"""How long a start waits for the first assignment that includes this member."""
+"""A start waits for so long for the first assignment that includes this member."""
 
 LAST_COMMIT_SECONDS: Final = 30.0
-"""How long closing retries to store the progress while the store cannot be reached."""
+"""Closing retries for so long to store the progress while the store cannot be reached."""
 
 _STOPPED_SINCE_SECONDS: Final = 60.0
 """A stop stores until when nothing was missing, if that is later by so much than what is stored."""
@@ -67,7 +67,7 @@ class Consumer(ConsumerState):
         """``order``: in which records wait for failed ones; None: the config's."""
         super().__init__(config, ports, message_timeout_seconds=message_timeout_seconds, order=order)
         self.door = door
-        """What the user called."""
+        """The method that the user called."""
         self._log = ConsumerLog(
             stream=config.stream_name, app=config.app, member=ports.coordinator.member, door=door
         )
@@ -215,7 +215,7 @@ class Consumer(ConsumerState):
 
     @property
     def leads(self) -> bool:
-        """Whether this member led when it last looked after that. Neither waits nor asks ZooKeeper."""
+        """True if this member led when it last looked. Neither waits nor asks ZooKeeper."""
         return self._leading.leads
 
     @property

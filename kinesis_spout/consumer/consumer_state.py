@@ -1,4 +1,4 @@
-"""What the threads of one consumer share, and the lock that guards it.
+"""The state that the threads of one consumer share, and the lock that guards it.
 
 ``ConsumerState`` makes and owns the lock; the parts of a consumer get the state and have no lock themselves.
 A thread that touches what is listed under "Guarded" holds the lock and does no I/O meanwhile.
@@ -62,7 +62,7 @@ class ConsumerState:
         # Guarded
         self.manager = _state_manager(config, order or Order(config.order), ports, message_timeout_seconds)
         self.sharing = Sharing(config, ports, self.manager, self.lock)
-        """Which shards are ours. Its ``start`` and ``report`` do I/O, and take the lock themselves."""
+        """The shards that are ours. Its ``start`` and ``report`` do I/O, and take the lock themselves."""
         self.counters = Counters()
         self.failures = FailureKinds()
         self.figures = Figures()
@@ -77,7 +77,7 @@ class ConsumerState:
         )
         """Grants deliveries."""
         self.sharers = 1
-        """How many streams share `max_buffered_bytes`, this one included; may change at any time."""
+        """The number of streams that share `max_buffered_bytes`, this one included; may change at any time."""
         self.last_error: KinesisSpoutError | None = None
         """The last error that is being retried; None once the retry has worked."""
         self.fatal: BaseException | None = None

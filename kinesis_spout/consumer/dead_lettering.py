@@ -13,7 +13,7 @@ from kinesis_spout.model.record import Record
 from shard_state import Exhausted
 
 LAST_LETTERS_SECONDS: Final = 90.0
-"""How long closing waits for the sink: longer than a sink retries."""
+"""Closing waits for the sink for so long: longer than a sink retries."""
 
 _log = logging.getLogger(__name__)
 
@@ -26,7 +26,7 @@ class DeadLettering:
         self._sink = state.ports.dead_letters
         self._clock = state.ports.clock
         self.sink_hangs = False
-        """Whether closing gave up on the sink: a thread is in it for ever."""
+        """True if closing gave up on the sink: a thread is in it for ever."""
 
     def add(self, exhausted: Exhausted, record: Record, error: str, raised: RaisedAt | None = None) -> None:
         """Queue the dead letter of a record that was given up. Call under the lock."""

@@ -35,7 +35,7 @@ from kinesis_spout.settings.grammar.stream_names import (
 _OPENERS: Final = 8
 """Streams opened at a time: one takes a dozen sequential requests."""
 _LOOK_SECONDS: Final = 0.25
-"""How soon the end of one of several streams is noticed."""
+"""The end of one of several streams is noticed within so long."""
 _log = logging.getLogger(__name__)
 
 
@@ -52,7 +52,7 @@ class FoundStream:
 
 
 class FoundStreams:
-    """Which streams there are to read: those that are named, and those that patterns find now.
+    """The streams that there are to read: those that are named, and those that patterns find now.
 
     A named stream without progress begins at ``initial_position``. So does one that a pattern finds if it existed
     when the application first began. A younger one can have been written to before it was found, also while no
@@ -113,12 +113,12 @@ class OneStream(Protocol):
 
     @property
     def is_done(self) -> bool:
-        """Whether the stream has come up to the end that its settings give it."""
+        """True if the stream has come up to the end that its settings give it."""
         ...
 
     @property
     def error(self) -> BaseException | None:
-        """What has ended the stream, if the set must act on it."""
+        """The error that has ended the stream, if the set must act on it."""
         ...
 
     def close(self) -> None:
@@ -132,7 +132,7 @@ S = TypeVar("S", bound=OneStream)
 
 
 class StreamSet(OpenStreams[FoundStream, S]):
-    """What a door reads each stream with, by the stream's name. Mutable; thread-safe.
+    """The readers of a door, one for each stream, by the stream's name. Mutable; thread-safe.
 
     Args:
         config: of all streams.
@@ -156,7 +156,7 @@ class StreamSet(OpenStreams[FoundStream, S]):
         self._past: list[Counters] = []
         self._closed = threading.Event()
         self.error: BaseException | None = None
-        """What has ended the whole set: an error of one stream that no other can make good."""
+        """The error that has ended the whole set: one of a stream that no other can make good."""
         self._next_look_at = 0.0
         self._wake = threading.Event()
         self._watcher: threading.Thread | None = None
@@ -174,7 +174,7 @@ class StreamSet(OpenStreams[FoundStream, S]):
 
     @property
     def is_done(self) -> bool:
-        """Whether all streams have come up to the end of their settings, and no other is waited for."""
+        """True if all streams have come up to the end of their settings, and no other is waited for."""
         current = self.current.values()
         if self.error is not None or self._waits_for_others or not current:
             return False

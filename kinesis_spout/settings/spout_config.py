@@ -139,7 +139,7 @@ class SpoutConfig(SpoutFields, frozen=True, kw_only=True, forbid_unknown_fields=
 
     @property
     def is_several(self) -> bool:
-        """Whether more than one stream may be read; the properties of one stream then do not apply."""
+        """True if more than one stream may be read; the properties of one stream then do not apply."""
         return names_several(self.stream)
 
     @property
@@ -176,7 +176,7 @@ class SpoutConfig(SpoutFields, frozen=True, kw_only=True, forbid_unknown_fields=
 
     @property
     def run_end(self) -> EndPositions | None:
-        """Where a run's read of each shard ends; None: it does not end."""
+        """The end of a run's read of each shard; None: it does not end."""
         return None if self.until is None else run_end(self.until)
 
     @property
@@ -186,7 +186,7 @@ class SpoutConfig(SpoutFields, frozen=True, kw_only=True, forbid_unknown_fields=
 
     @property
     def dead_letters_url(self) -> str:
-        """Where dead letters go: the URL or path that was set, or the default directory."""
+        """The place of dead letters: the URL or path that was set, or the default directory."""
         return self.dead_letters or f".kinesis-spout/{self.app}/{self.stream_name}/dead-letters"
 
 

@@ -53,7 +53,7 @@ class ShardInterval:
 
     @property
     def first_position(self) -> Position:
-        """Where reading begins: nothing of the interval comes before."""
+        """The position at which reading begins: nothing of the interval comes before it."""
         if self.start.timestamp is None:
             return self.start
         earlier = self.start.timestamp - MARGIN_SECONDS
@@ -75,7 +75,7 @@ class ShardInterval:
         return batch if pc.all(inside).as_py() else batch.filter(inside)
 
     def is_behind(self, batch: pa.RecordBatch) -> bool:
-        """Whether a page's rows show that nothing of the interval follows."""
+        """Tell whether a page's rows show that nothing of the interval follows."""
         if batch.num_rows == 0:
             return False
         if self.end.sequence_number is not None:

@@ -45,7 +45,7 @@ class OptionReader:
         self._texts: dict[str, str] = {}
         self._spelled: dict[str, str] = {}
         self.are_of_table = any(name.lower().startswith(_OF_TABLE) for name in options)
-        """Whether they were given to ``CREATE TABLE``."""
+        """True if they were given to ``CREATE TABLE``."""
         for written, text in _without_table(options).items():
             if written.lower() not in OF_SPARK:
                 self._take(written, text.strip(), uses)

@@ -46,7 +46,7 @@ class StoredPage:
     last: SequenceNumber
     size_bytes: int
     arrivals: npt.NDArray[np.int64]
-    """Of its rows; never decreasing."""
+    """The arrivals of its rows; never decreasing."""
 
     @property
     def row_bytes(self) -> float:
@@ -63,7 +63,7 @@ class StoredPage:
         return rows_before(self.batch, first)
 
     def whole_records(self, rows: int) -> int:
-        """Of the first ``rows`` rows, count those up to the last that ends a record of Kinesis."""
+        """Count those of the first ``rows`` rows up to the last that ends a record of Kinesis."""
         if rows in {0, self.rows} or self.sequence(rows) != self.sequence(rows - 1):
             return rows
         return self.rows_before(self.sequence(rows))

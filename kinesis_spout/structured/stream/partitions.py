@@ -1,4 +1,4 @@
-"""What a task reads: exact ranges of shards, from the reader's pages or, where they are gone, from Kinesis.
+"""The input of a task: exact ranges of shards, from the reader's pages or, where they are gone, from Kinesis.
 
 A range says which records the batch has, by the sequence numbers of the first and the last and by their
 count. So every reading of it gives the same rows in the same order: by a repeated task, by a second action,
@@ -43,7 +43,7 @@ class ShardRange:
     last: SequenceNumber
     rows: int
     segments: tuple[Segment, ...] = ()
-    """Where the reader has them; empty unless it has all of them."""
+    """Their places in the reader's memory; empty unless it has all of them."""
     size_bytes: int = 0
     """Approximate."""
 
@@ -106,7 +106,7 @@ class _Range:
         self._done: SequenceNumber | None = None
         """The last row's."""
         self._rows_of_done = 0
-        """How many handed-out rows have that number."""
+        """The handed-out rows that have that number."""
 
     def read(self) -> Iterator[pa.RecordBatch]:
         shard, pages = self._shard, self._partition.pages
@@ -192,5 +192,5 @@ def _up_to(batch: pa.RecordBatch, last: SequenceNumber) -> pa.RecordBatch:
 
 
 def _is_behind(batch: pa.RecordBatch, last: SequenceNumber) -> bool:
-    """Whether a page shows that all up to ``last`` was read."""
+    """Tell whether a page shows that all up to ``last`` was read."""
     return bool(batch.num_rows) and sequence_at(batch, batch.num_rows - 1) >= last
