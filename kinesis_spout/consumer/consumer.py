@@ -62,10 +62,8 @@ class Consumer(ConsumerState):
         message_timeout_seconds: float | None,
         door: str = "next_tuple",
         companion: Companion | None = None,
-        order: Order | None = None,
     ) -> None:
-        """``order``: in which records wait for failed ones; None: the config's."""
-        super().__init__(config, ports, message_timeout_seconds=message_timeout_seconds, order=order)
+        super().__init__(config, ports, message_timeout_seconds=message_timeout_seconds)
         self.door = door
         """The method that the user called."""
         self._log = ConsumerLog(

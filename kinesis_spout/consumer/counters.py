@@ -21,8 +21,6 @@ class Counters:
     delivered: int = 0
     """Deliveries to the user's code, retries included."""
     acked: int = 0
-    coalesced: int = 0
-    """Records finished without a delivery, because a later one of their key was handled in their place."""
     retried: int = 0
     timed_out: int = 0
     """Deliveries that the message time-out ended. Of a job on Spark: the records known to be to blame."""
@@ -56,7 +54,7 @@ class Counters:
 
     @property
     def finished(self) -> int:
-        return self.acked + self.coalesced + self.dead_lettered + self.skipped
+        return self.acked + self.dead_lettered + self.skipped
 
 
 class GivenUpKind(NamedTuple):

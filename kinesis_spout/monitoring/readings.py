@@ -276,7 +276,6 @@ def _of_consumer(look: ConsumerLook, *, per_shard: bool) -> Iterator[Sample]:
             "records_retried": counters.retried,
             "records_timed_out": counters.timed_out,
             "records_dead_lettered": counters.dead_lettered,
-            "records_coalesced": counters.coalesced,
             "records_expired": counters.expired,
             "records_skipped": counters.skipped,
             "read_bytes": counters.bytes_read,

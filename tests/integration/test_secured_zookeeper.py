@@ -30,7 +30,13 @@ from tests.support.zookeeper.server import SESSION_TIMEOUT_SECONDS
 pytestmark = pytest.mark.zookeeper
 
 SHARD = "shardId-000000000000"
-WAYS_IN = ["digest", "sasl", "tls and sasl", "certificate"]
+WAYS_IN = [
+    "digest",
+    *(
+        pytest.param(way, marks=pytest.mark.second_environment)
+        for way in ("sasl", "tls and sasl", "certificate")
+    ),
+]
 SECRETS = (PASSWORD, OTHER_PASSWORD, KEY_PASSWORD, "wr0ng-password")
 
 SHIPPING = {"zookeeper_user": "shipping", "zookeeper_password": OTHER_PASSWORD}

@@ -28,7 +28,7 @@ DOORS = {
     "spout.foreach_record(None, print)": SPARK,
     "spout.foreach_arrow(None, print)": SPARK,
     "spout.foreach_batch(None, print)": SPARK,
-    "open_sink('hdfs://namenode/letters')": SPARK,
+    "open_sink('hdfs://namenode/letters')": ARROW,
     "open_sink('s3://bucket/letters')": ARROW,
     "from kinesis_spout.kinesis import SCHEMA": ARROW,
     "from kinesis_spout.kinesis import ArrowPage": ARROW,

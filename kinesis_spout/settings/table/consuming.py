@@ -241,7 +241,7 @@ LIMITS: Final = under(
     setting("dead_letters", DEAD_LETTERS, has_argument=True,
         elsewhere=("Lambda OnFailure",),
         topic=Topic.FIRST, doc="Where records that were given up are kept: a directory, file:///directory, "
-            "s3://bucket/prefix, kinesis://stream, or any Hadoop URL (hdfs://, s3a://); none: "
+            "s3://bucket/prefix, hdfs://host/directory, gs://bucket/directory or kinesis://stream; none: "
             "`.kinesis-spout/<app>/<stream>/dead-letters`."),
 )  # fmt: skip
 """Bounds of what is in flight, and of how long things take."""

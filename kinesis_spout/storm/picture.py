@@ -1,12 +1,17 @@
-"""Explains a topology: which components run in which stage, and what travels between the stages."""
+"""How a topology is shown: its plan in words, and as a Mermaid flowchart with what each component has done.
 
-from collections.abc import Iterator
+Pure: nothing here reads a running query or writes a file.
+"""
+
+import re
+from collections.abc import Iterator, Mapping
 from typing import Any, Final
 from unicodedata import category, east_asian_width
 
-from kinesis_spout.storm.graph.component_graph import Component, ComponentGraph
+from kinesis_spout.storm.graph.component_graph import ComponentGraph, ComponentSpec
 from kinesis_spout.storm.graph.plan import Plan, Route, plan_of
 from kinesis_spout.storm.multilang.protocol import DEFAULT_STREAM
+from kinesis_spout.storm.running.counts import ComponentCounts
 from kinesis_spout.storm.topology_conf import TopologyConf
 
 _WIDTH: Final = 80
@@ -91,7 +96,7 @@ class _Flow:
             "acks": self._decided,
         }
 
-    def _inputs(self, component: Component) -> list[tuple[str, str, Route]]:
+    def _inputs(self, component: ComponentSpec) -> list[tuple[str, str, Route]]:
         return [
             (source, stream, route)
             for (source, stream), routes in self._plan.routes.items()
@@ -99,7 +104,7 @@ class _Flow:
             if route.target == component.name
         ]
 
-    def _component_lines(self, component: Component) -> Iterator[str]:
+    def _component_lines(self, component: ComponentSpec) -> Iterator[str]:
         tasks = self._graph.tasks[component.name]
         ids = f"task {tasks[0]}" if len(tasks) == 1 else f"{len(tasks)} tasks: {tasks[0]}-{tasks[-1]}"
         state = ", keeps state" if component.is_stateful else ""
@@ -119,7 +124,7 @@ class _Flow:
             named = "" if name == DEFAULT_STREAM else f" {name}"
             yield from _lines(f"emits{named}: {', '.join(declared.fields) or 'no fields'}{direct}", _DETAILS)
 
-    def _component_document(self, component: Component) -> dict[str, Any]:
+    def _component_document(self, component: ComponentSpec) -> dict[str, Any]:
         tasks = self._graph.tasks[component.name]
         return {
             "name": component.name,
@@ -145,7 +150,7 @@ class _Flow:
         }
 
 
-def _kind(component: Component) -> str:
+def _kind(component: ComponentSpec) -> str:
     return "spout" if component.is_spout else "bolt"
 
 
@@ -178,3 +183,79 @@ def _lines(text: str, indent: int) -> Iterator[str]:
 
 def _columns(text: str) -> int:
     return len(text) + sum(east_asian_width(each) in "WF" for each in text)
+
+
+_SPECIAL: Final = re.compile(r"[^\w .,:()/+=*-]")
+"""Characters with a meaning in Mermaid or in HTML; written as the number of the character."""
+_WHOLE_MS: Final = 100.0
+"""A latency from here on is shown without decimals."""
+
+
+def mermaid(graph: ComponentGraph, counts: Mapping[str, ComponentCounts] | None = None) -> str:
+    """Draw a topology. Thick arrows pass an exchange; thin ones stay in the task that made the tuple.
+
+    With several spouts a bolt can run in different stages, as its stage depends on whose tuples come. It is drawn
+    once, in the latest of its stages, and an arrow as exchanged if it is for any of the spouts.
+    """
+    plans = [plan_of(graph, spout.name) for spout in graph.spouts]
+    stage_of = {
+        name: max(plan.stage_of[name] for plan in plans if name in plan.stage_of) for name in graph.order
+    }
+    ids = {name: f"c{number}" for number, name in enumerate(stage_of)}
+    lines = ["flowchart LR"]
+    for stage in range(max(stage_of.values()) + 1):
+        lines.append(f'  subgraph s{stage}["stage {stage}"]')
+        lines += [
+            f"    {ids[name]}{_box(graph[name], counts)}" for name, at in stage_of.items() if at == stage
+        ]
+        lines.append("  end")
+    is_fused: dict[tuple[str, str, str, str], bool] = {}
+    for plan in plans:
+        for (source, stream), routes in plan.routes.items():
+            for route in routes:
+                named = "" if stream == DEFAULT_STREAM else f"{stream}: "
+                arrow = (source, stream, route.target, f"{named}{route.grouping}")
+                is_fused[arrow] = is_fused.get(arrow, True) and route.fused
+    for (source, _, target, label), fused in is_fused.items():
+        lines.append(f'  {ids[source]} {"-->" if fused else "==>"}|"{_escaped(label)}"| {ids[target]}')
+    return "\n".join(lines) + "\n"
+
+
+def _box(component: ComponentSpec, counts: Mapping[str, ComponentCounts] | None) -> str:
+    tasks = "" if component.parallelism == 1 else f", {component.parallelism} tasks"
+    state = ", state" if component.is_stateful else ""
+    said = [component.name, f"{type(component.made_of).__name__}{tasks}{state}"]
+    if counts is not None:
+        said += _count_lines(component, counts.get(component.name, ComponentCounts()))
+    text = '"' + "<br/>".join(_escaped(line) for line in said) + '"'
+    if component.is_spout:
+        return f"([{text}])"
+    return f"[({text})]" if component.is_stateful else f"[{text}]"
+
+
+def _count_lines(component: ComponentSpec, counts: ComponentCounts) -> Iterator[str]:
+    """Counts of exceptions only where they are not 0."""
+    if not component.is_spout:
+        yield f"executed {counts.executed:,}"
+    yield f"emitted {counts.emitted:,}"
+    yield f"acked {counts.acked:,}"
+    yield f"failed {counts.failed:,}"
+    if counts.timed_out:
+        yield f"timed out {counts.timed_out:,}"
+    if counts.acked_twice:
+        yield f"acked twice {counts.acked_twice:,}"
+    latency = latency_text(counts)
+    if latency is not None:
+        yield f"complete latency {latency}" if component.is_spout else f"latency {latency}"
+
+
+def latency_text(counts: ComponentCounts) -> str | None:
+    """The mean time of a call of ``execute``, or of a spout's tuple until its ack; None without any."""
+    latency_ms = counts.complete_latency_ms or counts.latency_ms
+    if not latency_ms:
+        return None
+    return f"{latency_ms:,.0f} ms" if latency_ms >= _WHOLE_MS else f"{latency_ms:.3g} ms"
+
+
+def _escaped(text: str) -> str:
+    return _SPECIAL.sub(lambda found: f"#{ord(found[0])};", text)

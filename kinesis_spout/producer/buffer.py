@@ -1,4 +1,4 @@
-"""The entrance of a producer: records come from any thread, within a limit, and are counted to their end."""
+"""The buffer of a producer: records come from any thread, within a limit, and are counted to their end."""
 
 import threading
 from collections.abc import Callable
@@ -8,8 +8,7 @@ from typing import Self
 
 from kinesis_spout.kinesis.write.hash_key_ranges import HashKeyRanges
 from kinesis_spout.kinesis.write.waiting_records import WaitingRecords
-from kinesis_spout.producer.batch import Put
-from kinesis_spout.producer.ticket import Ticket
+from kinesis_spout.producer.tickets import AnyTicket, Ticket
 from kinesis_spout.settings.producer_config import ProducerConfig
 
 
@@ -44,7 +43,7 @@ class Shares:
     A quarter of the buffer is free for all. Of the rest a refusing shard may take no more once it has its
     even part of the whole: with ten shards, a tenth. So all of the buffer is used if all shards are slow, and
     three quarters are left to the others if one is. All that waits for the shard counts, from the moment when it
-    is taken over. Mutable; the inbox's lock guards it.
+    is taken over. Mutable; the buffer's lock guards it.
 
     Args:
         ranges: the shards.
@@ -65,7 +64,7 @@ class Shares:
         left = {name: (most - has, most_bytes - of_bytes) for name, has, of_bytes in records.backlogs()}
         return cls(records.ranges, left) if left else None
 
-    def take(self, put: Put) -> bool:
+    def take(self, put: AnyTicket) -> bool:
         """Count records in, if the shares of all their shards have room."""
         tickets = put.tickets
         for place, ticket in enumerate(tickets):
@@ -75,7 +74,7 @@ class Shares:
                 return False
         return True
 
-    def count(self, put: Put) -> None:
+    def count(self, put: AnyTicket) -> None:
         """Count records in that were taken over already."""
         for ticket in put.tickets:
             self._count(ticket)
@@ -90,7 +89,7 @@ class Shares:
         return left
 
 
-class Inbox:
+class Buffer:
     """Thread-safe.
 
     Args:
@@ -108,7 +107,7 @@ class Inbox:
         self._ring = ring
         self._wake_at: float = 1
         self._wake_at_bytes: float = inf
-        self._fresh: list[Put] = []
+        self._fresh: list[AnyTicket] = []
         self._fresh_records = 0
         self._fresh_bytes = 0
         self._held = 0
@@ -116,7 +115,7 @@ class Inbox:
         self._sent = self._failed = self._dropped = self._refused = 0
         self._dead_lettered = self._recovered = 0
         self._reserved = 0
-        self._first: Put | None = None
+        self._first: AnyTicket | None = None
         """A batch that waits for room: what becomes free is kept for it, for others would always be sooner."""
         self._shares: Shares | None = None
         self._is_shut = False
@@ -125,7 +124,7 @@ class Inbox:
         self.calls = 0
         self.retried = 0
 
-    def add(self, put: Put) -> bool:
+    def add(self, put: AnyTicket) -> bool:
         """Take records over, if there is room and it is open."""
         count, size_bytes = put.count, put.size_bytes
         with self._lock:
@@ -137,7 +136,7 @@ class Inbox:
         self._ring()
         return True
 
-    def reserve(self, put: Put, *, waits: bool = False, ahead: bool = False) -> bool:
+    def reserve(self, put: AnyTicket, *, waits: bool = False, ahead: bool = False) -> bool:
         """Keep room for records, if there is some and it is open.
 
         Args:
@@ -162,7 +161,7 @@ class Inbox:
         held, held_bytes = self._held + count, self._held_bytes + size_bytes
         return self._held > 0 and (held > self._max_records or held_bytes > self._max_bytes)
 
-    def _has_taken(self, put: Put, count: int, size_bytes: int, *, ahead: bool = False) -> bool:
+    def _has_taken(self, put: AnyTicket, count: int, size_bytes: int, *, ahead: bool = False) -> bool:
         """Count records in, if there is room, and it is open."""
         held, held_bytes = self._held + count, self._held_bytes + size_bytes
         if self.is_closed or (self._held and (held > self._max_records or held_bytes > self._max_bytes)):
@@ -197,7 +196,7 @@ class Inbox:
         with self._lock:
             self._waiters.append(call)
 
-    def add_reserved(self, put: Put) -> bool:
+    def add_reserved(self, put: AnyTicket) -> bool:
         """Take over records with reserved room; False if they would never be taken out."""
         with self._lock:
             self._use_reserved()
@@ -216,7 +215,7 @@ class Inbox:
             self._held += len(tickets)
             self._held_bytes += sum(ticket.size_bytes for ticket in tickets)
 
-    def refuse(self, put: Put, *, is_reserved: bool = False) -> None:
+    def refuse(self, put: AnyTicket, *, is_reserved: bool = False) -> None:
         """Count records that are not taken over; free the room that was reserved for them."""
         with self._lock:
             self._refused += put.count
@@ -227,11 +226,11 @@ class Inbox:
                 self._release(put.count, put.size_bytes)
         self._wake_waiters()
 
-    def take(self) -> list[Put]:
+    def take(self) -> list[AnyTicket]:
         with self._lock:
             return self._take_fresh()
 
-    def peek(self) -> list[Put]:
+    def peek(self) -> list[AnyTicket]:
         """Return at least what the next ``take`` returns."""
         with self._lock:
             return list(self._fresh)
@@ -255,7 +254,7 @@ class Inbox:
             self._release(sent + failed + dropped, size_bytes)
         self._wake_waiters()
 
-    def missing(self, put: Put) -> tuple[int, int]:
+    def missing(self, put: AnyTicket) -> tuple[int, int]:
         """Return how many records, and bytes, must end before there is room for these."""
         with self._lock:
             records = min(self._held, self._held + put.count - self._max_records)
@@ -285,7 +284,7 @@ class Inbox:
         with self._lock:
             self._all_added.wait_for(lambda: not self._reserved, timeout)
 
-    def shut(self) -> list[Put]:
+    def shut(self) -> list[AnyTicket]:
         """Return what came since the last ``take``, and take nothing any more, not even reserved records."""
         with self._lock:
             self.is_closed = self._is_shut = True
@@ -307,7 +306,7 @@ class Inbox:
                 retried=self.retried,
             )
 
-    def _take_fresh(self) -> list[Put]:
+    def _take_fresh(self) -> list[AnyTicket]:
         fresh, self._fresh = self._fresh, []
         self._fresh_records = self._fresh_bytes = 0
         return fresh

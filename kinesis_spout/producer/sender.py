@@ -3,13 +3,15 @@
 Its shell asks for `next_work`, does it, and reports the outcome, from any number of threads under one lock.
 Works that are under way are independent.
 
-A record comes in by the inbox, waits with ``kinesis.write``'s records, departs in one or several calls, and ends:
-sent, failed or dropped; see ``departures`` and ``endings``.
+A record comes in by the buffer, waits in the queue of its shard (``kinesis/write``), goes in one or several calls,
+and ends: sent, failed or dropped; see ``endings``. A full call is made at once. Other records linger for a while,
+unless a caller flushes, or they were in a call before.
 
 **Time.** A record that has not ended ``delivery_timeout_seconds`` after it was taken in fails, wherever it
 waits. One that is in a call then fails when that call does.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from math import inf
 from typing import TYPE_CHECKING, Final
@@ -35,17 +37,13 @@ from kinesis_spout.model.errors import (
     RecordDropped,
     Unavailable,
 )
-from kinesis_spout.producer.batch import Put, put_of
-from kinesis_spout.producer.departures import Departures, held_in
-from kinesis_spout.producer.endings import Ended, Endings, Letters, UnwrittenLetters
-from kinesis_spout.producer.inbox import Inbox, Shares
+from kinesis_spout.producer.buffer import Buffer, Shares
+from kinesis_spout.producer.endings import Endings, Letters, Notices, UnwrittenLetters
 from kinesis_spout.producer.taken_records import TakenRecords
-from kinesis_spout.producer.ticket import IN_CALL, WAITS, Ticket
+from kinesis_spout.producer.tickets import IN_CALL, WAITS, AnyTicket, Ticket, tickets_in
 from kinesis_spout.settings.producer_config import ProducerConfig
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from mypy_boto3_kinesis.type_defs import PutRecordsResultEntryTypeDef as Result
 
 
@@ -63,7 +61,7 @@ class Call:
 
     @property
     def held(self) -> list[Ticket]:
-        return [ticket for each in self.batch for ticket in held_in(each)]
+        return [ticket for each in self.batch for ticket in tickets_in(each)]
 
 
 class Listing:
@@ -77,13 +75,13 @@ class Recovery:
 WorkToDo = Call | Listing | Letters | Recovery
 
 
-class Outbox:
+class Sender:
     """Mutable; for one thread at a time. It ``recovers`` if an earlier producer may have left records."""
 
     def __init__(
         self,
         records: WaitingRecords,
-        inbox: Inbox,
+        buffer: Buffer,
         config: ProducerConfig,
         *,
         has_dead_letters: bool,
@@ -92,18 +90,23 @@ class Outbox:
         jitter: Jitter,
     ) -> None:
         self._records = records
-        self.departures = Departures(records, config.linger_seconds)
-        self._inbox = inbox
+        self._buffer = buffer
         self._config = config
         self._clock = clock
         self._jitter = jitter
         self._taken = TakenRecords(drops=config.when_full == "drop_oldest")
         self._letters = UnwrittenLetters(config.delivery_timeout_seconds, self._backoff_seconds)
-        self._endings = Endings(inbox, self._taken, self._letters if has_dead_letters else None)
+        self._endings = Endings(buffer, self._taken, self._letters if has_dead_letters else None)
         self._rows = 0
         self._to_repeat: list[Call] = []
         self._unsettled: list[tuple[Call, Sequence[Result]]] = []
         self._open_calls = 0
+        self._lingers_until = inf
+        """When what is held is put, full or not; infinite if nothing new is held."""
+        self._hurries = False
+        """Whether what can be taken is put at once: it has lingered, or was in a call before."""
+        self.flushes = 0
+        """How many callers want that nothing lingers."""
         self._is_listing = False
         self.is_recovering = recovers
         """Whether the spool may have more records of an earlier producer, which go before those that are put."""
@@ -120,7 +123,7 @@ class Outbox:
     def next_work(self) -> WorkToDo | None:
         """Take in what came, and return the work to do; None: none before ``due_at``, or until more comes."""
         now = self._clock.monotonic()
-        if (self._unsettled or self._records.must_list_first) and not self._is_listing:
+        if (self._unsettled or self._records.needs_shards) and not self._is_listing:
             self._is_listing = True
             return Listing()
         if self._may_fetch(now):
@@ -144,7 +147,9 @@ class Outbox:
             due = self._recover_at
         if self._open_calls >= self._config.max_concurrent_calls:
             return due
-        return min(due, self.departures.due_at)
+        if (self._hurries or self.flushes) and self._records.has_ready:
+            return -inf
+        return min(due, self._lingers_until, self._records.paced_at)
 
     @property
     def wakes_at(self) -> tuple[float, float]:
@@ -152,7 +157,7 @@ class Outbox:
         config = self._config
         if self.is_recovering or self._open_calls >= config.max_concurrent_calls:
             return inf, inf
-        if not self.departures.is_lingering:
+        if self._lingers_until == inf or self.flushes:
             return 1, inf
         per_call = inf if config.aggregation else config.max_records_per_call
         return (
@@ -160,7 +165,7 @@ class Outbox:
             min(config.max_bytes_per_call, config.max_buffered_bytes // 2),
         )
 
-    def ended(self) -> Ended:
+    def ended(self) -> Notices:
         return self._endings.take()
 
     # Reports of the shell.
@@ -187,7 +192,7 @@ class Outbox:
         self._last_failure = error
         for each in call.held:
             each.tries += 1
-            self._inbox.retried += 1
+            self._buffer.retried += 1
         if reaction.action is not Action.RETRY:
             self._give_up_call(call, error)
             return
@@ -217,8 +222,8 @@ class Outbox:
         self._is_fetching = False
         self.is_recovering, self._recover_at, self._recovery_failures = bool(tickets), inf, 0
         if tickets:
-            self._inbox.recovered(tickets)
-            self._hold(list(tickets), self._clock.monotonic())
+            self._buffer.recovered(tickets)
+            self._hold(tickets, self._clock.monotonic())
 
     def not_recovered(self, *, reads_on: bool) -> None:
         """Note that the spool could not be read. It is read on at once, or later: what was put goes first then."""
@@ -234,10 +239,10 @@ class Outbox:
         if self._recover_at < inf:
             self.is_recovering, self._recover_at = True, inf
 
-    def drop_oldest(self, put: Put) -> bool:
+    def drop_oldest(self, put: AnyTicket) -> bool:
         """Make room for records by dropping the oldest; False: what is not in calls is not enough."""
         self._take_in(self._clock.monotonic())
-        records, more_bytes = self._inbox.missing(put)
+        records, more_bytes = self._buffer.missing(put)
         dropped = self._taken.take_oldest(records, more_bytes)
         if not dropped:
             return records <= 0 and more_bytes <= 0
@@ -246,27 +251,25 @@ class Outbox:
             "or `max_buffered_bytes`, or set `when_full=block`"
         )
         count = self._endings.dropped(dropped, error)
-        self.departures.leave_out(count, of=self._inbox.waiting)
+        self._records.leave_out(count)
         return True
 
     def abandon(self, reason: str) -> int:
         """Fail everything that has not ended, and return its number. This is the last call."""
-        puts = [*self._not_ended_here(), *self._inbox.shut()]
-        count = sum([put.left for put in puts])
-        left = [ticket for put in puts for ticket in put.tickets]
+        held = dict.fromkeys([*self._taken.not_ended(), *self._letters.held])  # some are in both
+        left = [ticket for ticket in held if not ticket.done()]
+        left += self._handed_over(self._buffer.shut())
         in_calls = [ticket for ticket in left if ticket.place == IN_CALL]
         others = [ticket for ticket in left if ticket.place != IN_CALL]
         self._endings.failed(others, ProducerClosed(f"{reason}; the record was not sent"), is_over=False)
         unknown = f"{reason} while the record was in a call without an answer; it may be on the stream"
         self._endings.failed(in_calls, ProducerClosed(unknown), is_over=False)
-        return count
+        return len(left)
 
-    def not_ended(self) -> list[Put]:
-        return [*self._not_ended_here(), *self._inbox.peek()]
-
-    def _not_ended_here(self) -> list[Put]:
-        held = [*self._taken.not_ended(), *map(put_of, self._letters.held)]
-        return [put for put in dict.fromkeys(held) if not put.done()]  # some are in both
+    def not_ended(self) -> list[AnyTicket]:
+        held = [*self._taken.not_ended(), *self._letters.held]
+        promises = dict.fromkeys([ticket.batch or ticket for ticket in held if ticket.outcome is None])
+        return [*promises, *self._buffer.peek()]
 
     # How it continues.
 
@@ -275,45 +278,73 @@ class Outbox:
 
         What was put meanwhile may fill the buffer, and goes behind: so an empty outbox needs no room.
         """
-        if self._is_fetching or self._records.must_list_first:
+        if self._is_fetching or self._records.needs_shards:
             return False
         if not self.is_recovering and self._recover_at > now:
             return False
-        return self._inbox.has_room or not self._taken
+        return self._buffer.has_room or not self._taken
 
     def _take_in(self, now: float) -> None:
-        if self.is_recovering or self._records.must_list_first:
+        if self.is_recovering or self._records.needs_shards:
             return
-        puts = self._inbox.take()
+        puts = self._buffer.take()
         if puts:
             self._hold(puts, now)
 
-    def _hold(self, puts: list[Put], now: float) -> None:
-        row = self._rows + 1
+    def _handed_over(self, puts: Sequence[AnyTicket]) -> list[Ticket]:
+        """Return the records of what was put, each with its row."""
+        tickets: list[Ticket] = []
         for put in puts:
-            put.number_from(row)
-            row += put.count
-        self._rows = row - 1
-        self.departures.hold(puts, now)
-        self._taken.add(puts, now + self._config.delivery_timeout_seconds)
+            tickets += put.handed_over(self._rows + len(tickets) + 1)
+        self._rows += len(tickets)
+        return tickets
+
+    def _hold(self, puts: Sequence[AnyTicket], now: float) -> None:
+        tickets = self._handed_over(puts)
+        if self._lingers_until == inf:
+            self._lingers_until = now + self._config.linger_seconds
+        self._records.hold_all(tickets)
+        self._taken.add(tickets, now + self._config.delivery_timeout_seconds)
 
     def _next_call(self, now: float) -> Call | None:
         for call in self._to_repeat:
             if call.repeat_at <= now:
                 self._to_repeat.remove(call)
-                self._inbox.calls += 1
+                self._buffer.calls += 1
                 return call
         if self._open_calls >= self._config.max_concurrent_calls:
             return None
-        batch = self.departures.next_batch(now)
+        batch = self._next_batch(now)
         if not batch:
             return None
         call = Call(batch)
         for each in call.held:
             each.place = IN_CALL
         self._open_calls += 1
-        self._inbox.calls += 1
+        self._buffer.calls += 1
         return call
+
+    def _next_batch(self, now: float) -> list[Puttable]:
+        """Return what goes into a call now: a full call, or what has lingered, was in a call, or is flushed."""
+        records = self._records
+        if self.flushes or now >= self._lingers_until:
+            self._lingers_until = inf
+            self._hurries = True
+        refused_before = records.paced_at <= now
+        if not (self._hurries or refused_before or records.has_a_full_call):
+            return []
+        batch = records.take()
+        if not records.has_ready:
+            self._hurries, self._lingers_until = False, inf
+        elif refused_before:
+            self._hurries = True
+        elif not self._hurries:
+            self._lingers_until = now + self._config.linger_seconds
+        return batch
+
+    def _hurry(self) -> None:
+        """Let what may be taken now go without lingering."""
+        self._hurries |= self._records.has_ready
 
     def _settle(self, call: Call, results: "Sequence[Result]") -> None:
         settled = self._records.settle(call.batch, results)
@@ -321,11 +352,12 @@ class Outbox:
         self._endings.sent(settled.taken)
         if len(settled.taken) < len(call.batch):
             self._note_refusals(call, results)
-        for given_up in settled.given_up:
-            lost = [ticket for each in given_up.records for ticket in held_in(each)]
-            self._endings.give_up(lost, given_up.error, is_over=False)
+        for records, error in settled.given_up:
+            self._endings.give_up(
+                [each for lost in records for each in tickets_in(lost)], error, is_over=False
+            )
         if self._config.order == "key" or len(settled.taken) < len(call.batch):
-            self.departures.hurry()  # what was in a call, or waited for one of its key
+            self._hurry()  # what was in a call, or waited for one of its key
         self._expire_overdue()
 
     def _note_refusals(self, call: Call, results: "Sequence[Result]") -> None:
@@ -333,7 +365,7 @@ class Outbox:
         for each in held:
             each.place = WAITS
             each.tries += 1
-            self._inbox.retried += 1
+            self._buffer.retried += 1
         self._taken.wait_again(held)
         refusal = next((each for each in results if each.get("ErrorCode")), None)
         if refusal is not None:
@@ -342,7 +374,7 @@ class Outbox:
     def _give_up_call(self, call: Call, error: KinesisSpoutError) -> None:
         self._open_calls -= 1
         self._records.done(call.batch)
-        self.departures.hurry()
+        self._hurry()
         if isinstance(error, ResourceNotFound):
             error = no_such_stream(error)
         is_over = isinstance(error, KinesisError) and is_about_its_size(call.batch, error)
@@ -353,7 +385,7 @@ class Outbox:
         if self._config.when_full != "drop_oldest":
             shares = Shares.of(self._config, self._records)
         if shares is not None or self._has_shares:
-            self._inbox.share(shares)
+            self._buffer.share(shares)
         self._has_shares = shares is not None
 
     # Records whose time is over.
@@ -370,7 +402,7 @@ class Outbox:
             for each in expired:
                 each.place = WAITS
             self._expire_overdue()
-            call.batch = self.departures.left_of(call.batch)
+            call.batch = self._records.left_of(call.batch)
 
     def _fail_expired(self, expired: list[Ticket]) -> None:
         if not expired:
@@ -383,7 +415,7 @@ class Outbox:
         )
         error.__cause__ = last
         self._endings.give_up(expired, error, is_over=False)
-        self.departures.leave_out(len(expired), of=self._inbox.waiting)
+        self._records.leave_out(len(expired))
 
     def _backoff_seconds(self, failures: int) -> float:
         return backoff_seconds(
