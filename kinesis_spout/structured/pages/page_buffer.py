@@ -31,7 +31,7 @@ ShardKey = tuple[str, str]
 """Stream (as the options name it) and shard id."""
 
 
-class Segment(NamedTuple):
+class PageSegment(NamedTuple):
     page: int
     offset: int
     rows: int
@@ -116,15 +116,15 @@ class PageBuffer:
             elif page.last > last:
                 yield page, page.rows_up_to(last)
 
-    def segments(self, shard: ShardKey, first: SequenceNumber, last: SequenceNumber) -> list[Segment]:
+    def segments(self, shard: ShardKey, first: SequenceNumber, last: SequenceNumber) -> list[PageSegment]:
         """The available rows from ``first`` to ``last``, both included."""
-        found: list[Segment] = []
+        found: list[PageSegment] = []
         for page in self._by_shard.get(shard, ()):
             if page.last < first or page.first > last:
                 continue
             start = 0 if page.first >= first else page.rows_before(first)
             end = page.rows if page.last <= last else page.rows_up_to(last)
-            found.append(Segment(page.number, start, end - start))
+            found.append(PageSegment(page.number, start, end - start))
         return found
 
     def free(self, shard: ShardKey, last: SequenceNumber) -> None:

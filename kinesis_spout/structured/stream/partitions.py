@@ -25,7 +25,7 @@ from kinesis_spout.model.clock import SystemClock
 from kinesis_spout.model.errors import KinesisSpoutError, ShardNotFound
 from kinesis_spout.processes.executor_python import set_aside_imports
 from kinesis_spout.structured.data_loss import lose
-from kinesis_spout.structured.pages.page_buffer import Segment
+from kinesis_spout.structured.pages.page_buffer import PageSegment
 from kinesis_spout.structured.pages.page_channel import PageServerAddress, fetch_segments
 from kinesis_spout.structured.schema import arrow_schema
 from shard_state import Position, SequenceNumber
@@ -42,7 +42,7 @@ class ShardRange:
     first: SequenceNumber
     last: SequenceNumber
     rows: int
-    segments: tuple[Segment, ...] = ()
+    segments: tuple[PageSegment, ...] = ()
     """Their places in the reader's memory; empty unless it has all of them."""
     size_bytes: int = 0
     """Approximate."""
