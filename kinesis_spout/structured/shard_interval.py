@@ -1,4 +1,4 @@
-"""One shard between two positions: which of its records a batch read has, and when no more of them can come.
+"""One shard between two positions: which of its records a task reads, and when no more of them can come.
 
 **Which records.** A sequence number cuts the shard there. A time is compared with every record, to the
 microsecond: ``start <= arrival < end``. So of two reads, one of which ends where the other starts, each
@@ -120,8 +120,10 @@ class IntervalRead:
         self.children: tuple[Shard, ...] = ()
         """The shards that continue this one, if its end was read."""
 
-    def next_rows(self) -> pa.RecordBatch | None:
+    def next_rows(self, at_most: int | None = None) -> pa.RecordBatch | None:
         """Read a page and return its rows in the interval; None if this read gave no page.
+
+        ``at_most`` bounds the records that are asked for.
 
         Transient errors are logged; the next call tries again.
 
@@ -132,7 +134,8 @@ class IntervalRead:
         """
         begun = self._clock.time()
         try:
-            page = self._getter.read_arrow(self._settings.max_records_per_fetch)
+            most = self._settings.max_records_per_fetch
+            page = self._getter.read_arrow(most if at_most is None else min(most, at_most))
         except KinesisSpoutError as error:
             self._failed(error)
             return None
