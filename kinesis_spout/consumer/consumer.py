@@ -22,7 +22,6 @@ from typing import Final
 
 from kinesis_spout.consumer.consumer_log import ConsumerLog
 from kinesis_spout.consumer.consumer_state import ConsumerState
-from kinesis_spout.consumer.dead_lettering import DeadLettering
 from kinesis_spout.consumer.owning.chores import CAP_SECONDS, FIRST_SECONDS, LOOK_AROUND_SECONDS, Chores
 from kinesis_spout.consumer.owning.commits import Commits
 from kinesis_spout.consumer.owning.companion import Companionship
@@ -72,7 +71,6 @@ class Consumer(ConsumerState):
         self._leading = Leading(
             ports, self._log, self._check_order, list_seconds=config.shard_list_interval_seconds
         )
-        self._dead_lettering = DeadLettering(self)
         companionship = Companionship(self, companion)
         self._following = Following(self, companionship, self._log)
         self._chore_due = threading.Event()
@@ -190,7 +188,7 @@ class Consumer(ConsumerState):
         self, exhausted: Exhausted, record: Record, error: str, raised: RaisedAt | None = None
     ) -> None:
         """Call under the lock."""
-        self._dead_lettering.add(exhausted, record, error, raised)
+        self.letters.add(exhausted, record, error, raised)
         self._letter_due.set()
         if self._letter_writer is None and not self._stopping:
             self._letter_writer = self._started("letter-writer", self._write_letters, self._letter_due)
@@ -296,7 +294,7 @@ class Consumer(ConsumerState):
             self._log.stopped(self.fatal, self.counted())
             with ExitStack() as closing:
                 closing.callback(self.ports.close)
-                if not self._dead_lettering.sink_hangs:
+                if not self.letters.sink_hangs:
                     closing.callback(self.ports.dead_letters.close)
                 closing.callback(self.ports.coordinator.close)
                 closing.callback(self.ports.group.close)
@@ -319,7 +317,7 @@ class Consumer(ConsumerState):
             _log.warning("after %r, the last progress could not be stored either: %s", self.fatal, error)
 
     def _write_the_last_letters(self) -> None:
-        self._dead_lettering.write_the_last(self._letter_writer)
+        self.letters.write_the_last(self._letter_writer)
 
     def _commit_the_last(self) -> None:
         with self.lock:
@@ -366,7 +364,7 @@ class Consumer(ConsumerState):
         # Here too: the housekeeper can be waiting for ZooKeeper when the session must have ended.
         self._following.take_lost()
         if now >= chores.to_dead_letter.until:
-            chores.tried(chores.to_dead_letter, self._dead_lettering.write)
+            chores.tried(chores.to_dead_letter, self.letters.write)
         look_at = now + LOOK_AROUND_SECONDS
         with self.lock:
             some_wait = bool(self.letters)
