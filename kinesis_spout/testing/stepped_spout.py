@@ -166,7 +166,7 @@ class _SteppedConsumer(Consumer):
                         return
 
     def _write_the_last_letters(self) -> None:
-        self._dead_lettering.write()
+        self.letters.write()
 
 
 class _SteppedPrefetcher(Prefetcher):

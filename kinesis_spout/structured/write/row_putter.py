@@ -247,7 +247,7 @@ class RowPutter:
 
 
 def fault_of(values: RowValues) -> str | None:
-    """What is wrong with a row, without its data and key; None if nothing is."""
+    """Return the fault of a row, without its data and key; None if it has none."""
     return _fault_of_record(values) or _fault_of_place(values)
 
 

@@ -12,7 +12,7 @@ from kinesis_spout.kinesis import KinesisClientSettings, PollingShardGetter
 from kinesis_spout.settings.source_options import StreamReadOptions
 from kinesis_spout.structured.pages.page_buffer import ShardKey
 from kinesis_spout.structured.stream.partitions import ShardRanges, read_ranges
-from kinesis_spout.structured.stream.stream_reader import KinesisStreamReader, default_limit
+from kinesis_spout.structured.stream.stream_reader import KinesisStreamReader
 from kinesis_spout.testing import InMemoryStream
 from tests.support.kinesis.in_memory_client import InMemoryKinesisClient
 from tests.support.waiting import DEADLINE_SECONDS
@@ -160,7 +160,7 @@ class SparkInMemory:
         deadline = monotonic() + DEADLINE_SECONDS
         polled = self._empty_polls()
         while True:
-            found = self.reader.latestOffset(start, default_limit(self.options))
+            found = self.reader.latestOffset(start, self.reader.getDefaultReadLimit())
             is_polled = all(count != polled.get(shard, 0) for shard, count in self._empty_polls().items())
             if found != start or is_polled or monotonic() >= deadline:
                 return found
