@@ -8,7 +8,7 @@ import logging
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, closing, contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -34,15 +34,6 @@ DEADLINE_SECONDS: Final = 15.0
 class StreamAccess:
     lister: ShardLister
     open_getter: Callable[[str, Position], ShardGetter]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Credentials:
-    method: str
-    """Where they were found, in boto3's words."""
-    access_key: str | None = field(repr=False)
-    secret_key: str | None = field(repr=False)
-    token: str | None = field(repr=False)
 
 
 class World:
@@ -143,25 +134,15 @@ class World:
 
         return fail_at_once(client_settings(config).create())
 
-    def credentials(self, config: SpoutConfig) -> "Credentials | None":
-        """What boto3 finds, fetched from where they come from."""
-        from botocore.exceptions import NoCredentialsError  # noqa: PLC0415
-
+    def credentials(self, config: SpoutConfig) -> tuple[str, set[str | None]]:
+        """Fetch what boto3 finds: how, in its words, and the keys. Raises KinesisError if it finds none."""
         from kinesis_spout.consumer.open_ports import client_settings  # noqa: PLC0415
         from kinesis_spout.kinesis.calls import translated  # noqa: PLC0415
 
         with translated("Finding credentials"):
             found: Any = client_settings(config).session().get_credentials()
-            try:
-                fetched = found.get_frozen_credentials()
-            except NoCredentialsError:
-                return None
-        return Credentials(
-            method=str(found.method),
-            access_key=fetched.access_key,
-            secret_key=fetched.secret_key,
-            token=fetched.token,
-        )
+            keys = found.get_frozen_credentials()
+        return str(found.method), {keys.access_key, keys.secret_key, keys.token}
 
     def zookeeper_answer(self, config: SpoutConfig) -> str | None:
         """What ZooKeeper says of itself to `srvr`; empty if nothing, None if it is embedded and does not run."""
