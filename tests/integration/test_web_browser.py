@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 _CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 pytestmark = [
-    pytest.mark.browser,
+    pytest.mark.second_environment,
     pytest.mark.zookeeper,
     pytest.mark.endpoint,
     pytest.mark.skipif(_CHROMIUM is None, reason="no browser: `apt-get install chromium` gives one"),

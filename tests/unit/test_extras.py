@@ -19,7 +19,7 @@ DOORS = {
     "from kinesis_spout import register": SPARK,
     "from kinesis_spout import each_record": SPARK,
     "from kinesis_spout import Collector": SPARK,
-    "from kinesis_spout.spark import kinesis_progress": SPARK,
+    "from kinesis_spout.spark import SpoutQuery": SPARK,
     "from kinesis_spout.storm import TopologyBuilder": SPARK,
     "from kinesis_spout.storm import ShellBolt": SPARK,
     "from kinesis_spout.storm import Topology": SPARK,
