@@ -5,14 +5,14 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Final
 
-from kinesis_spout.operations.applications import (
+from kinesis_spout.operations.errors import NotFound
+from kinesis_spout.operations.watch.applications import (
     UNNAMED,
     ApplicationView,
     config_of,
     list_applications,
     view_applications,
 )
-from kinesis_spout.operations.errors import NotFound
 from kinesis_spout.operations.watch.observation import Observation
 from kinesis_spout.operations.watch.redrives import Redrives
 from kinesis_spout.operations.watch.refreshed import Refreshed

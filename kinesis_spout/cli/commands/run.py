@@ -11,8 +11,7 @@ import typer
 
 from kinesis_spout.cli.failures import INTERRUPTED
 from kinesis_spout.cli.runs.following import run_query, tell_dead_letters
-from kinesis_spout.cli.runs.goal import Goal
-from kinesis_spout.cli.runs.progress_views import open_view
+from kinesis_spout.cli.runs.progress_views import Goal, open_view
 from kinesis_spout.cli.runs.snapshot import Reading
 from kinesis_spout.cli.runs.spark_session import (
     FailOnDeadLetters,

@@ -10,9 +10,8 @@ import typer
 from kinesis_spout.cli.failures import INTERRUPTED, BrokenTopology
 from kinesis_spout.cli.output import note, print_json
 from kinesis_spout.cli.runs.following import run_query, tell_dead_letters
-from kinesis_spout.cli.runs.goal import Goal
 from kinesis_spout.cli.runs.progress_file import ProgressFile, newest_counts
-from kinesis_spout.cli.runs.progress_views import open_view
+from kinesis_spout.cli.runs.progress_views import Goal, open_view
 from kinesis_spout.cli.runs.snapshot import TopologyReading
 from kinesis_spout.cli.runs.spark_session import (
     FailOnDeadLetters,

@@ -14,8 +14,7 @@ import pytest
 from py4j.protocol import Py4JNetworkError
 
 from kinesis_spout.cli.commands.run import find_handler
-from kinesis_spout.cli.runs.goal import Goal
-from kinesis_spout.cli.runs.progress_views import open_view
+from kinesis_spout.cli.runs.progress_views import Goal, open_view
 from kinesis_spout.cli.runs.snapshot import Reading
 from kinesis_spout.consumer.counters import Counters
 from kinesis_spout.model.errors import InvalidConfig, StreamNotFound, Unavailable
