@@ -1,4 +1,4 @@
-"""How a door is monitored, as its settings ask: most are not, and pay nothing for it."""
+"""Monitors a door as its settings ask; most ask for nothing, and pay nothing."""
 
 import threading
 from typing import TYPE_CHECKING

@@ -28,7 +28,7 @@ _SHORTEST: Final = 4
 _IN_URL: Final = re.compile(r"(?<=://)[^/@\s]+@")
 _PACKAGES: Final = ("kinesis-spout", "boto3", "botocore", "kazoo", "msgspec")
 _ON_SPARK: Final = ("pyspark", "pyarrow", "pandas")
-"""What the extra `spark` brings, or a platform."""
+"""Packages of the extra `spark`, or of a platform."""
 _LEAST_JAVA: Final = 17
 _JAVA_VERSION: Final = re.compile(r'version "(\d+)([^"]*)"')
 _SECONDS: Final = 30.0
@@ -55,7 +55,7 @@ class Finding:
     about: str
     text: str
     next: str | None = None
-    """What to do; None where nothing is to be done."""
+    """The next step; None if nothing is to be done."""
 
     def document(self) -> dict[str, Any]:
         return asdict(self) | {"condition": self.condition.value}

@@ -1,4 +1,4 @@
-"""What the operations talk to: stored progress, streams, dead letters. Tests give a world of fakes instead.
+"""The outside world of the operations: stored progress, streams, dead letters. Tests replace it by fakes.
 
 Each part is opened only by the operation that needs it: one that looks at progress alone never connects to
 Kinesis, and nothing heavy is imported before it is used, so that ``--help`` is quick.
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 DEADLINE_SECONDS: Final = 15.0
-"""How long an operation waits for a stream that does not answer; a consumer waits longer."""
+"""The longest wait of an operation for a stream that does not answer; a consumer waits longer."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -145,7 +145,7 @@ class World:
         return str(found.method), {keys.access_key, keys.secret_key, keys.token}
 
     def zookeeper_answer(self, config: SpoutConfig) -> str | None:
-        """What ZooKeeper says of itself to `srvr`; empty if nothing, None if it is embedded and does not run."""
+        """Return ZooKeeper's answer to `srvr`; empty if there is none, None if it is embedded and does not run."""
         from kinesis_spout.consumer.open_ports import zookeeper_settings  # noqa: PLC0415
         from kinesis_spout.zookeeper.embedded_server import answer_of_running  # noqa: PLC0415
 

@@ -29,7 +29,7 @@ class Watched:
     def __init__(self, world: World, config: SpoutConfig) -> None:
         self.world = world
         self.config = config
-        """Of all; its names are those of the only application, or ``UNNAMED``."""
+        """Settings of all; its names are those of the only application, or ``UNNAMED``."""
         self.redrives = Redrives(world)
         self._lock = threading.Lock()
         """Guards the observations."""

@@ -12,7 +12,7 @@ from kinesis_spout.cli.output import note, print_json
 from kinesis_spout.cli.runs.following import run_query, tell_dead_letters
 from kinesis_spout.cli.runs.progress_file import ProgressFile, newest_counts
 from kinesis_spout.cli.runs.progress_views import Goal, open_view
-from kinesis_spout.cli.runs.snapshot import TopologyReading
+from kinesis_spout.cli.runs.snapshot import TopologySnapshots
 from kinesis_spout.cli.runs.spark_session import (
     FailOnDeadLetters,
     JsonLines,
@@ -148,7 +148,7 @@ def run(
     with contextlib.nullcontext() if progress is None else ProgressFile(progress) as file:
         query, stopped_by = run_query(
             lambda spark: found.run(spark, name=name),
-            TopologyReading,
+            TopologySnapshots,
             spark=running_spark(name or found.name, master, files, spark_log=spark_log),
             view=open_view(
                 goal=Goal.of(list(configs.values()), until_caught_up=until_caught_up),

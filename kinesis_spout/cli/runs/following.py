@@ -21,7 +21,7 @@ from kinesis_spout.settings import SpoutConfig
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from kinesis_spout.cli.runs.snapshot import Reading, Snapshot, TopologyReading
+    from kinesis_spout.cli.runs.snapshot import QuerySnapshots, Snapshot, TopologySnapshots
     from kinesis_spout.spark.driver.query import SpoutQuery
     from kinesis_spout.storm.spark.topology_query import TopologyQuery
 
@@ -31,12 +31,12 @@ _LOOK_SECONDS: Final = 0.1
 _REFRESH_SECONDS: Final = 1.0
 _STOPPING_AT_START: Final = b"stopping when the start is done; a second Ctrl-C does not wait\n"
 _LONGEST_PAUSE_SECONDS: Final = 120.0
-"""How long a run that should end when it has caught up stays slowed, before it gives up."""
+"""A run that should end when it has caught up gives up after being slowed for so long."""
 
 
 def run_query(
     start: Callable[["SparkSession"], Q],
-    reading: Callable[[Q], "Reading | TopologyReading"],
+    reading: Callable[[Q], "QuerySnapshots | TopologySnapshots"],
     *,
     spark: AbstractContextManager["SparkSession"],
     view: AbstractContextManager[View],

@@ -21,9 +21,9 @@ from shard_state import ShardPhase
 LogLevel = Literal["debug", "info", "warning", "error"]
 
 _PLAIN_SECONDS: Final = 10.0
-"""How often a log, rather than a terminal, gets a line."""
+"""The time between two lines."""
 _REPEAT_SECONDS: Final = 60.0
-"""How often a log, or a terminal, gets the same warning while no other comes."""
+"""The time after which the same warning is shown again while no other comes."""
 _BAR: Final = 20
 """Characters."""
 _ENDED: Final = frozenset({ShardPhase.AT_BOUND, ShardPhase.FINISHED, ShardPhase.OVER})

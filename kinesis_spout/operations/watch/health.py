@@ -16,7 +16,7 @@ from kinesis_spout.operations.watch.live_status import answer_of
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HealthView:
-    """What was found."""
+    """The answer to a probe."""
 
     is_good: bool
     asked: str

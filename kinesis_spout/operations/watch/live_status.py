@@ -47,7 +47,7 @@ class LiveRetry(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class LiveComponent(msgspec.Struct, frozen=True, kw_only=True):
-    """What a component of a topology has done."""
+    """The counts of a component of a topology."""
 
     executed: int | None = None
     emitted: int | None = None
@@ -59,7 +59,7 @@ class LiveComponent(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def latency_millis(self) -> float | None:
-        """Of a bolt to execute a tuple; of a spout until the tree of one is complete."""
+        """The time of a bolt for a tuple, or of a spout until the tree of one is complete."""
         return self.execute_latency or self.complete_latency
 
 
@@ -83,7 +83,7 @@ class LiveStatus(msgspec.Struct, frozen=True, kw_only=True):
     retrying: tuple[LiveRetry, ...] | None = None
     """None where it does not say."""
     components: Mapping[str, LiveComponent] = {}
-    """Of a topology, as SVG."""
+    """By name; none if it runs no topology."""
     problem: str | None = None
 
 

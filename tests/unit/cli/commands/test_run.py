@@ -15,7 +15,7 @@ from py4j.protocol import Py4JNetworkError
 
 from kinesis_spout.cli.commands.run import find_handler
 from kinesis_spout.cli.runs.progress_views import Goal, open_view
-from kinesis_spout.cli.runs.snapshot import Reading
+from kinesis_spout.cli.runs.snapshot import QuerySnapshots
 from kinesis_spout.consumer.counters import Counters
 from kinesis_spout.model.errors import InvalidConfig, StreamNotFound, Unavailable
 from kinesis_spout.settings import SpoutConfig
@@ -25,7 +25,7 @@ from tests.unit.cli.fake_world import SETTINGS, FakeWorld
 
 
 class QueryInProgress:
-    """What a ``Reading`` looks at."""
+    """What a ``QuerySnapshots`` looks at."""
 
     def __init__(self, lag: str | None = None) -> None:
         self.counters = Counters()
@@ -49,8 +49,8 @@ class QueryInProgress:
         ]
 
 
-def reading(query: QueryInProgress) -> Reading:
-    return Reading(query)  # type: ignore[arg-type]
+def reading(query: QueryInProgress) -> QuerySnapshots:
+    return QuerySnapshots(query)  # type: ignore[arg-type]
 
 
 @pytest.fixture
