@@ -13,6 +13,7 @@ from kinesis_spout.consumer.counters import Counters
 from kinesis_spout.model.errors import StreamNotFound, Unavailable
 from kinesis_spout.storm.running.counts import ComponentCounts
 from shard_state import ShardStatus, Trouble
+from tests.unit.cli.commands.conftest import FakeSpark
 from tests.unit.cli.fake_world import FakeWorld
 
 WIRED = """
@@ -87,29 +88,16 @@ class RunningTopology:
         self.stopped.set()
 
 
-class QuietSpark:
-    def __init__(self, then: signal.Signals | None = None) -> None:
-        self._then = then
-        self.names: list[object] = []
-
-    def start(self, name: str, *_: object) -> "QuietSpark":
-        self.names.append(name)
-        if self._then is not None:
-            signal.raise_signal(self._then)
-        return self
-
-    def stop(self) -> None:
-        """Nothing runs."""
-
-
 @pytest.fixture
-def query(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[RunningTopology]:
+def query(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, started_spark: FakeSpark
+) -> Iterator[RunningTopology]:
+    assert started_spark.may_start
     (tmp_path / "wired.py").write_text(WIRED)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", [*sys.path])
     query = RunningTopology()
     monkeypatch.setattr("kinesis_spout.storm.Topology.run", lambda *_, **__: query)
-    monkeypatch.setattr("kinesis_spout.cli.runs.spark_session.start_spark", QuietSpark().start)
     yield query
     sys.modules.pop("wired", None)
 
@@ -169,20 +157,16 @@ def test_the_progress_of_each_micro_batch_goes_to_a_file_that_show_reads(
 
 
 @pytest.mark.usefixtures("query")
-def test_a_progress_file_that_cannot_be_written_is_refused_before_spark_starts(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    spark = QuietSpark()
-    monkeypatch.setattr("kinesis_spout.cli.runs.spark_session.start_spark", spark.start)
+def test_a_progress_file_that_cannot_be_written_is_refused_before_spark_starts(spark: FakeSpark) -> None:
     _, err = run("--progress", "no/such/folder/progress", exit_code=2)
     assert "--progress: expected a file that can be written" in err
     assert spark.names == []
 
 
 @pytest.mark.usefixtures("query")
-def test_a_topology_that_cannot_run_is_refused_before_spark_starts(monkeypatch: pytest.MonkeyPatch) -> None:
-    spark = QuietSpark()
-    monkeypatch.setattr("kinesis_spout.cli.runs.spark_session.start_spark", spark.start)
+def test_a_topology_that_cannot_run_is_refused_before_spark_starts(
+    monkeypatch: pytest.MonkeyPatch, spark: FakeSpark
+) -> None:
     monkeypatch.setenv("KINESIS_SPOUT_ORDER", "shard")
     _, err = run(exit_code=2)
     assert err.startswith("error: wired:words: ")
@@ -191,19 +175,15 @@ def test_a_topology_that_cannot_run_is_refused_before_spark_starts(monkeypatch: 
 
 
 @pytest.mark.usefixtures("query")
-def test_the_application_of_spark_is_named_after_the_query(monkeypatch: pytest.MonkeyPatch) -> None:
-    spark = QuietSpark()
-    monkeypatch.setattr("kinesis_spout.cli.runs.spark_session.start_spark", spark.start)
+def test_the_application_of_spark_is_named_after_the_query(spark: FakeSpark) -> None:
     run()
     run("--name", "of words")
     assert spark.names == ["wired", "of words"]
 
 
 def test_a_stream_that_does_not_exist_is_refused_before_spark_starts(
-    query: RunningTopology, monkeypatch: pytest.MonkeyPatch
+    query: RunningTopology, spark: FakeSpark
 ) -> None:
-    spark = QuietSpark()
-    monkeypatch.setattr("kinesis_spout.cli.runs.spark_session.start_spark", spark.start)
     world = FakeWorld()
     world.problem = StreamNotFound("no stream 'sentences'")
     _, err = world.call("topology", "run", "wired:words", exit_code=3)
@@ -233,11 +213,8 @@ def test_a_signal_stops_the_topology_in_order(
     assert query.stopped.is_set()
 
 
-def test_a_signal_while_spark_starts_begins_nothing(
-    query: RunningTopology, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    spark = QuietSpark(then=signal.SIGTERM)
-    monkeypatch.setattr("kinesis_spout.cli.runs.spark_session.start_spark", spark.start)
+def test_a_signal_while_spark_starts_begins_nothing(query: RunningTopology, spark: FakeSpark) -> None:
+    spark.signal = signal.SIGTERM
     out, _ = run("--json")
     assert out == ""
     assert not query.stopped.is_set()
