@@ -153,7 +153,7 @@ def as_dead_letter_errors() -> Iterator[None]:
 
 
 class _Part(msgspec.Struct, frozen=True, kw_only=True):
-    """Which part of which split letter a record holds."""
+    """The head of a record that holds a part of a split letter."""
 
     split: str
     """Differs between two writes of one letter, whose parts do not fit each other."""

@@ -47,8 +47,8 @@ WRITES: Final = under(
             "few keys that is slow, unless `aggregation` puts several rows into one record."),
     option("deadLetters", WRITE, DEAD_LETTERS, unset="such a row fails the write",
         topic=Topic.FIRST, doc="Where rows go that Kinesis can never take (too large, no key): a directory or "
-            "file:///directory, on the executor's own disk or one that all share, s3://bucket/prefix, or "
-            "kinesis://stream."),
+            "file:///directory, on the executor's own disk or one that all share, s3://bucket/prefix, "
+            "hdfs://host/directory, gs://bucket/directory or kinesis://stream."),
     option("aggregation", WRITE, FLAG, False,
         aliases=("kinesis.sink.aggregationEnabled", "kinesis.executor.aggregationEnabled"),
         elsewhere=("KPL AggregationEnabled",),
