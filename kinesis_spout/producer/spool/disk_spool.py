@@ -25,7 +25,7 @@ from kinesis_spout.model.errors import InvalidConfig, SpoolError
 from kinesis_spout.producer.spool.files import SpoolFiles
 from kinesis_spout.producer.spool.folder import SpoolFolder
 from kinesis_spout.producer.spool.port import Spooled
-from kinesis_spout.producer.spool.segment import line_of
+from kinesis_spout.producer.spool.spool_file import line_of
 
 _log = logging.getLogger(__name__)
 
