@@ -95,7 +95,7 @@ class Reshards:
         ]
 
 
-class Pace:
+class LogPace:
     """Says when the next summary may be logged. Mutable; monotonic times."""
 
     def __init__(self) -> None:

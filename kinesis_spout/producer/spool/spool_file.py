@@ -56,7 +56,7 @@ def line_of(entry: Entry) -> bytes:
     return b'%b%08x",%b\n' % (_MARK, zlib.crc32(body), body)
 
 
-class StoredLine(NamedTuple):
+class SpoolLine(NamedTuple):
     """A line that is not confirmed."""
 
     start: int
@@ -65,7 +65,7 @@ class StoredLine(NamedTuple):
     """None if it is damaged."""
 
 
-def lines_in(text: bytes) -> Iterator[StoredLine]:
+def lines_in(text: bytes) -> Iterator[SpoolLine]:
     start, was_damaged = 0, False
     while start < len(text):
         found = text.find(b"\n", start)
@@ -79,7 +79,7 @@ def lines_in(text: bytes) -> Iterator[StoredLine]:
         start = end + 1
 
 
-def _lines_between(text: bytes, start: int, end: int) -> Iterator[StoredLine]:
+def _lines_between(text: bytes, start: int, end: int) -> Iterator[SpoolLine]:
     """Yield what is in one line: several, if the end of one is damaged."""
     at = start
     while at < end:
@@ -88,9 +88,9 @@ def _lines_between(text: bytes, start: int, end: int) -> Iterator[StoredLine]:
         closing = text.rfind(b"}", at, to) + 1 or to
         entry = _entry(text[at:closing])
         if entry is not None:
-            yield StoredLine(at, closing, entry)
+            yield SpoolLine(at, closing, entry)
         elif not _is_confirmed(text[at:to]):
-            yield StoredLine(at, to, None)
+            yield SpoolLine(at, to, None)
         at = to
 
 
@@ -129,7 +129,7 @@ class SpoolFile:
         self._ends = array("Q")
         self._is_owed = bytearray()
         self._owed_bytes = 0
-        self._lines: Iterator[StoredLine] | None = None
+        self._lines: Iterator[SpoolLine] | None = None
         self._descriptor: int | None = None
         self._rewritten_at = 0
 

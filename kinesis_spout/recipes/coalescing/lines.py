@@ -72,7 +72,7 @@ class Requested(NamedTuple):
     """The turns, of any key, whose leases were found over."""
 
 
-class Lines:
+class KeyLines:
     """Mutable; not thread-safe. A turn is exclusive for ``lease_seconds`` from its start or last renewal."""
 
     def __init__(self, lease_seconds: float) -> None:

@@ -25,7 +25,7 @@ from shard_state import Checkpoint, Shard
 from shard_state.errors import InvalidCheckpoint
 
 
-class Lifecycle:
+class ProgressLifecycle:
     """Writes and removes the progress of an application as a whole."""
 
     def __init__(self, session: ZooKeeperSession, paths: Paths, nodes: Nodes, limits: ChunkLimits) -> None:
