@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 
 from kinesis_spout.kinesis.aggregated_record import UserRecord, take_apart
 from kinesis_spout.kinesis.retry_policy import RetryPolicy
-
 from kinesis_spout.kinesis.write.hash_key_ranges import hash_key
 from kinesis_spout.kinesis.write.put_records import CallLimits, Entry, PutOrder
 from kinesis_spout.kinesis.write.record_putter import RecordPutter
