@@ -18,9 +18,9 @@ from kinesis_spout.consumer.ports import OwnershipListener, Ports
 from kinesis_spout.consumer.sharing import Sharing
 from kinesis_spout.kinesis.retry_policy import Action, FailuresInARow, Reaction, Told, Work, reaction_to
 from kinesis_spout.model.clock import Clock
-from kinesis_spout.model.dead_letter import DeadLetter
 from kinesis_spout.model.errors import KinesisSpoutError
 from kinesis_spout.model.logs import FailureKinds
+from kinesis_spout.model.record import DeadLetter
 from kinesis_spout.settings import SpoutConfig
 from shard_state import (
     Capacity,

@@ -6,10 +6,9 @@ from time import monotonic
 from typing import Final
 
 from kinesis_spout.consumer.consumer_state import ConsumerState
-from kinesis_spout.model.dead_letter import DeadLetter
 from kinesis_spout.model.errors import DeadLetterError
 from kinesis_spout.model.handler import RaisedAt
-from kinesis_spout.model.record import Record
+from kinesis_spout.model.record import DeadLetter, Record
 from shard_state import Exhausted
 
 LAST_LETTERS_SECONDS: Final = 90.0

@@ -16,10 +16,10 @@ from kinesis_spout.kinesis.write.put_records import CallLimits, PutOrder
 from kinesis_spout.kinesis.write.record_putter import PutCalls
 from kinesis_spout.kinesis.write.waiting_records import WaitingRecords
 from kinesis_spout.model.clock import Clock
-from kinesis_spout.model.dead_letter import DeadLetter
 from kinesis_spout.model.distribution import Counted
 from kinesis_spout.model.errors import KinesisSpoutError, SpoolDamaged, SpoolError
 from kinesis_spout.model.logs import counted
+from kinesis_spout.model.record import DeadLetter
 from kinesis_spout.ports import DeadLetterSink
 from kinesis_spout.producer.buffer import Buffer
 from kinesis_spout.producer.endings import Letters

@@ -17,7 +17,6 @@ from kinesis_spout.kinesis.read.continuity import Continuity
 from kinesis_spout.kinesis.read.read_settings import DEFAULT, ReadSettings
 from kinesis_spout.kinesis.read.user_records import page_as_set
 from kinesis_spout.model.clock import Clock, SystemClock
-from kinesis_spout.model.dead_letter import DeadLetter
 from kinesis_spout.model.errors import (
     DataLoss,
     DeadLetterError,
@@ -26,6 +25,7 @@ from kinesis_spout.model.errors import (
     KinesisError,
     StreamNotFound,
 )
+from kinesis_spout.model.record import DeadLetter
 from kinesis_spout.ports import DeadLetterSink, Page, ShardGetter, StreamSummary
 from kinesis_spout.settings import SpoutConfig
 from kinesis_spout.testing.stream import InMemoryStream

@@ -23,7 +23,7 @@ from kinesis_spout.kinesis.aggregated_record import (
     tags_of,
 )
 from kinesis_spout.kinesis.write.hash_key_ranges import HashKeyRanges, hash_key
-from kinesis_spout.model.trace_context import TraceContext
+from kinesis_spout.model.record import TraceContext
 
 if TYPE_CHECKING:
     from mypy_boto3_kinesis.type_defs import PutRecordsRequestEntryTypeDef

@@ -29,7 +29,7 @@ WRITE_AND_WAIT_TO_BE_KILLED = """
 import sys
 import msgspec
 from kinesis_spout.dead_letters.json_lines import JsonLinesSink
-from kinesis_spout.model.dead_letter import DeadLetter
+from kinesis_spout.model.record import DeadLetter
 
 sink = JsonLinesSink(sys.argv[1])
 letters = msgspec.json.decode(sys.stdin.readline(), type=list[DeadLetter])

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
-from kinesis_spout.zookeeper.ownerships import ShardOwnership, Ownerships
+from kinesis_spout.zookeeper.ownerships import Ownerships, ShardOwnership
 from kinesis_spout.zookeeper.paths import Paths
 
 if TYPE_CHECKING:
