@@ -1,4 +1,4 @@
-"""What is imported only when it is needed: names of packages, and the libraries of extras."""
+"""Imports only when they are needed: names of packages, and the libraries of extras."""
 
 import importlib.util
 import sys

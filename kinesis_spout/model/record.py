@@ -46,12 +46,13 @@ class Record(msgspec.Struct, gc=False):
     stream: str = ""
     shard_id: str = ""
     attempt: int = 1
-    """Which delivery this is: 1 at first, 2 for the first retry."""
+    """The number of this delivery: 1 at first, 2 for the first retry."""
     sub_sequence_number: int | None = None
     """The index inside the aggregated record that carried it (the KPL's format), from 0; None for a record
     that was not aggregated."""
     explicit_hash_key: str | None = None
-    """What its producer gave to choose the shard, as decimal text. Only records of aggregates have it."""
+    """The hash key that its producer gave to choose the shard, as decimal text. Only records of aggregates have
+    it."""
 
     if TYPE_CHECKING:  # every struct has it, but msgspec's stubs do not
 
@@ -72,7 +73,7 @@ class Record(msgspec.Struct, gc=False):
 
     @property
     def size_bytes(self) -> int:
-        """What it takes of a buffer: its data and key, and of a user record also the objects around them.
+        """Its size in a buffer: its data and key, and of a user record also the objects around them.
 
         A page may hold hundreds of thousands of user records, which weigh little else.
         """
@@ -116,7 +117,7 @@ class TracedRecord(Record, gc=False):
 
 
 class TraceContext(NamedTuple):
-    """Which span of which trace something belongs to: the two headers of W3C, https://www.w3.org/TR/trace-context/.
+    """A span of a trace, as the two headers of W3C, https://www.w3.org/TR/trace-context/.
 
     It is in the tags of a user record inside an aggregated record, so that its payload stays as it is.
     """
@@ -124,11 +125,11 @@ class TraceContext(NamedTuple):
     traceparent: str
     """``00-trace id-span id-flags``, in hexadecimal."""
     tracestate: str = ""
-    """What the tracing systems add; empty: nothing."""
+    """Added by the tracing systems; empty: nothing."""
 
     @property
     def is_sampled(self) -> bool:
-        """Whether it is valid, and its trace is recorded."""
+        """True if it is valid, and its trace is recorded."""
         parent = self.traceparent
         return _FORM.fullmatch(parent) is not None and bool(int(parent[-2:], 16) & _SAMPLED)
 
@@ -148,7 +149,7 @@ class DeadLetter(msgspec.Struct, frozen=True, kw_only=True):
     arrival_timestamp: float | None
     data: bytes
     attempts: int
-    """How often the record was delivered, including the last time."""
+    """The number of its deliveries, including the last."""
     error: str
     """The last attempt's failure: the exception's type and text, or the handler's reason."""
     reason: str
@@ -156,11 +157,12 @@ class DeadLetter(msgspec.Struct, frozen=True, kw_only=True):
     retried)."""
     died_at: float
     traceback: str | None = None
-    """Where the last attempt raised, without the text of the exceptions. None: it did not raise, or the letter is
-    older than this field."""
+    """The place where the last attempt raised, without the text of the exceptions. None: it did not raise, or
+    the letter is older than this field."""
     explicit_hash_key: str | None = None
-    """What the record's producer gave to choose the shard, unchanged; a redrive gives it again. Only user
-    records inside aggregated ones have it. None: there is none, or the letter is older than this field."""
+    """The hash key that the record's producer gave to choose the shard, unchanged; a redrive gives it again.
+    Only user records inside aggregated ones have it. None: there is none, or the letter is older than this
+    field."""
 
     @property
     def message_id(self) -> str:

@@ -1,4 +1,4 @@
-"""Which shards this session owns, under which epoch, and at which version of the checkpoint node.
+"""The shards that this session owns, under which epoch, and at which version of the checkpoint node.
 
 **The fence.** The existence of an owner node (ephemeral) is not a fence: a node that was deleted and made
 again has version 0 again, so that ``check(owner, version=0)`` cannot distinguish the old owner from the new.
@@ -34,7 +34,7 @@ _log = logging.getLogger(__name__)
 class ShardOwnership:
     epoch: int
     version: int
-    """Of the checkpoint node, after our last write that is known to have taken effect."""
+    """The version of the checkpoint node, after our last write that is known to have taken effect."""
     owner_czxid: int
     """Identifies our owner node: ZooKeeper never gives a creation id twice."""
     session_id: int
@@ -145,7 +145,7 @@ class Ownerships:
             return lost
 
     def are_certain(self) -> bool:
-        """Whether no other member can own any of them now, nor has taken one without our knowledge."""
+        """Return whether no other member can own any of them now, nor has taken one without our knowledge."""
         return not self._lost and self._session.is_certain()
 
     def notice_silence(self) -> None:

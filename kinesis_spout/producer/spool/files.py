@@ -49,7 +49,7 @@ class SpoolFiles:
         self._segments: dict[int, SpoolFile] = {}
         """By their numbers."""
         self._begun = 0
-        """How many of them there were."""
+        """The number of them so far."""
         self._locks: dict[Path, FolderLock] = {}
         """By the folders that they lock."""
         self._own: Path | None = None

@@ -90,7 +90,7 @@ _held: WeakSet[FolderLock] = WeakSet()
 
 
 def _is_named(path: Path, descriptor: int) -> bool:
-    """Whether the open folder still has this name: an owner that ended meanwhile has removed it."""
+    """Return whether the open folder still has this name: an owner that ended meanwhile has removed it."""
     try:
         named = path.stat()
     except FileNotFoundError:

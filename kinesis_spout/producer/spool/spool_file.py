@@ -106,7 +106,7 @@ def _entry(line: bytes) -> Entry | None:
 
 
 def _is_confirmed(line: bytes) -> bool:
-    """Whether it is overwritten, or was being overwritten when the process or the power ended."""
+    """Return whether it is overwritten, or was being overwritten when the process or the power ended."""
     return _RUN in line or line.startswith(_CONFIRMED) or line.endswith(_CONFIRMED)
 
 
@@ -119,12 +119,12 @@ class SpoolFile:
     def __init__(self, path: Path, number: int, fsync: Fsync) -> None:
         self.path = path
         self.number: Final = number
-        """Of this file in its spool."""
+        """The file's, in its spool."""
         self._fsync = fsync
         self.size_bytes = 0
         self.unconfirmed = 0
         self.damaged = 0
-        """How many damaged lines were read."""
+        """The number of damaged lines that were read."""
         self._starts = array("Q")
         self._ends = array("Q")
         self._is_owed = bytearray()
@@ -149,7 +149,7 @@ class SpoolFile:
 
     @property
     def is_worth_rewriting(self) -> bool:
-        """Whether it is mostly confirmed, and more so than at the last try: the disk may be full."""
+        """True if it is mostly confirmed, and more so than at the last try: the disk may be full."""
         return self.is_mostly_confirmed and self.unconfirmed != self._rewritten_at
 
     def append(self, lines: Sequence[bytes], *, synced: bool) -> int:

@@ -37,7 +37,7 @@ class _Waiting:
         self.until = until
         self.woken = woken
         self.promotion: Ended | None = None
-        """How its turn came; set under the lock."""
+        """The end that gave it its turn; set under the lock."""
 
 
 class _LocalShell:
@@ -154,11 +154,11 @@ class _InProcess(Generic[KeyT, PayloadT]):
 
     @property
     def counts(self) -> CoalescingCounts:
-        """What happened since the start, as a copy."""
+        """Counts since the start, as a copy."""
         return self._shell.counts
 
     def __len__(self) -> int:
-        """How many keys have a turn under way."""
+        """Return the number of keys with a turn under way."""
         return len(self._shell)
 
     def __repr__(self) -> str:

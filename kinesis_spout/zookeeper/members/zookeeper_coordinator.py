@@ -131,9 +131,9 @@ class ZooKeeperCoordinator:
         self._notices = PauseNotices(session, paths, member)
         self._says = b""
         self._is_member = False
-        """Whether this process has joined: then its node must exist in every session."""
+        """True if this process has joined: then its node must exist in every session."""
         self._joined = False
-        """Whether it does, to our knowledge."""
+        """True if it exists now, to our knowledge."""
         self._closed = False
         self._shares_session = shares_session
         session.subscribe(self)

@@ -44,7 +44,7 @@ class WriteOutcome(Enum):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Known:
     version: int | None
-    """Of the node, as read or written by us; None where there was none."""
+    """The node's, as read or written by us; None where there was none."""
     in_doubt: bytes | None = None
     """A write that may have followed, or still may."""
 
