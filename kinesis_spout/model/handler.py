@@ -190,8 +190,8 @@ def _raised_at(error: BaseException) -> RaisedAt | None:
 def _way(error: BaseException) -> tuple[tuple[int, ...], list[object]]:
     """Name the types of the exceptions and the places they came through, for the price of a dictionary's key.
 
-    Types and code are named by their ids, for to hash code takes longer than all else here; so the one that keeps the
-    way keeps these, which are returned beside it.
+    Types and code are named by their ids, because hashing code takes longer than all else here. The objects are
+    returned with the way: while it is kept, they must be, too.
     """
     way: list[int] = []
     named: list[object] = []
