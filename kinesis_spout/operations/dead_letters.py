@@ -21,8 +21,8 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, runtime_checkable
 import msgspec
 
 from kinesis_spout.model.clock import moment
-from kinesis_spout.model.dead_letter import DeadLetter
 from kinesis_spout.model.errors import InvalidConfig, MissingExtra, StoreError, StoreUnavailable
+from kinesis_spout.model.record import DeadLetter
 from kinesis_spout.operations.audit import Audit, Operator
 from kinesis_spout.operations.errors import NotFound, RedriveRuns
 from kinesis_spout.operations.stored_progress import StoredProgress

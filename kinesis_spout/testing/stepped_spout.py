@@ -66,7 +66,7 @@ class SteppedSpout(RecordSpout):
 
     @property
     def all_done(self) -> bool:
-        """Whether all that can be read was handed out, and all of that is acked or durably dead-lettered.
+        """True if all that can be read was handed out, and all of that is acked or durably dead-lettered.
 
         With `until` that is so when the run has come up to it, and all is stored.
         """
@@ -130,7 +130,7 @@ def _has_read_up(manager: StateManager, stream: InMemoryStream, shard_id: str) -
 
 @dataclass(slots=True)
 class _Work:
-    """What a thread would do again and again. Mutable."""
+    """Work that a thread would do again and again. Mutable."""
 
     do: Callable[[float], float]
     asked_for: threading.Event

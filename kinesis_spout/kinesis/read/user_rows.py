@@ -23,7 +23,7 @@ from google.protobuf.message import DecodeError
 
 from kinesis_spout.kinesis.aggregated_record import message_in, tags_of
 from kinesis_spout.kinesis.read.user_records import HashKeys
-from kinesis_spout.model.trace_context import TraceContext
+from kinesis_spout.model.record import TraceContext
 
 _Field = descriptor_pb2.FieldDescriptorProto
 _KEY_TAG: Final = 0x08

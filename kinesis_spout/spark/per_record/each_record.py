@@ -42,10 +42,9 @@ from kinesis_spout.consumer.consumer_state import DEFAULT_SPARED_SECONDS
 from kinesis_spout.consumer.trouble_reports import most_frequent, trouble_text
 from kinesis_spout.kinesis import KinesisClientSettings
 from kinesis_spout.model.clock import Clock, SystemClock
-from kinesis_spout.model.dead_letter import DeadLetter
 from kinesis_spout.model.errors import InvalidConfig, KinesisSpoutError
 from kinesis_spout.model.logs import FailureKinds
-from kinesis_spout.model.record import Record
+from kinesis_spout.model.record import DeadLetter, Record
 from kinesis_spout.model.scheme import resolve
 from kinesis_spout.model.unfinished_work import refuse_generator_function
 from kinesis_spout.processes.executor_python import unfit_python

@@ -11,8 +11,7 @@ from collections import Counter
 from collections.abc import Sequence
 from operator import itemgetter
 
-from kinesis_spout.model.dead_letter import DeadLetter
-from kinesis_spout.model.record import Record
+from kinesis_spout.model.record import DeadLetter, Record
 from kinesis_spout.spark.per_record.delivery import Failed
 from shard_state import Blame, Counts, Fate, History, RetryPolicy
 

@@ -9,8 +9,8 @@ from typing import Final
 from kinesis_spout.dead_letters.sink_url import check_once, check_url, open_sink
 from kinesis_spout.kinesis import KinesisClientSettings
 from kinesis_spout.model.clock import Clock
-from kinesis_spout.model.dead_letter import DeadLetter
 from kinesis_spout.model.errors import DeadLetterError, InvalidConfig
+from kinesis_spout.model.record import DeadLetter
 from kinesis_spout.ports import DeadLetterSink
 from shard_state import GiveUp, RetryPolicy
 

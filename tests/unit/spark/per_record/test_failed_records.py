@@ -2,9 +2,8 @@ from typing import Any
 
 import pytest
 
-from kinesis_spout.model.dead_letter import DeadLetter
 from kinesis_spout.model.handler import RaisedAt
-from kinesis_spout.model.record import Record
+from kinesis_spout.model.record import DeadLetter, Record
 from kinesis_spout.spark.per_record.delivery import Failed
 from kinesis_spout.spark.per_record.failures import FailedRecords
 from kinesis_spout.spark.tasks.work import Unfinished
