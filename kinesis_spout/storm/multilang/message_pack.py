@@ -29,7 +29,7 @@ _TASK_IDS: Final = re.compile(
 _MAY_BEGIN: Final = re.compile(rb"[\x81-\x9f\xdc\xde\xdf]")
 _LONGEST_BEGINNING: Final = 5 + 1 + max(len(key) for key in _KEYS)
 _MOST_ITEMS: Final = 2**31 - 1
-"""Of a value's lists and mappings, as far as the library can count."""
+"""The most items of a list or a mapping: as far as the library can count."""
 _EXPECTED: Final = (
     "expected a MessagePack mapping with a key of the multilang protocol, or an array of task ids"
 )
@@ -41,12 +41,12 @@ class MessagePackDecoder:
     def __init__(self, max_frame_bytes: int) -> None:
         self._max_frame_bytes = max_frame_bytes
         self._waiting = bytearray()
-        """What is not given out yet. The unpacker has the same, and may have begun to read it."""
+        """Bytes that are not given out yet. The unpacker has the same, and may have begun to read them."""
         self._unpacker = self._new_unpacker()
         self._began_at: int | None = None
-        """Where the message that is waiting begins, as the unpacker counts; None before its beginning is known."""
+        """The beginning of the message that is waiting, as the unpacker counts; None before it is known."""
         self._is_lost = False
-        """Whether invalid output came last."""
+        """True if invalid output came last."""
 
     def feed(self, data: bytes) -> list[Any]:
         waiting = self._waiting
@@ -110,7 +110,7 @@ class MessagePackDecoder:
         return not self._is_lost and _TASK_IDS.match(self._waiting, at) is not None
 
     def _next_beginning(self, at: int) -> int:
-        """Where the next message begins, or can begin once more bytes are there; the end if nowhere."""
+        """Find where the next message begins, or can begin once more bytes are there; the end if nowhere."""
         waiting = self._waiting
         if self._begins_at(at):
             return at

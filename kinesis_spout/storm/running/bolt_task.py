@@ -61,7 +61,7 @@ class BoltTask:
         self._tells_touched = tells_touched
         self.results = results
         self._came: list[TupleBlock] = []
-        """What has come to a bolt with state in this micro-batch."""
+        """The blocks that have come to a bolt with state in this micro-batch."""
         self._batching: BatchBolt | None = None
         """The bolt, if it takes whole blocks. With state it is told tuple by tuple what changes that."""
         if isinstance(bolt, BatchBolt) and not isinstance(bolt, StatefulBolt):
@@ -203,7 +203,7 @@ class BoltTask:
             self.results.emit_again()
 
     def flush(self) -> None:
-        """What the bolt still holds after its flush has timed out, or fails if ``flush`` raised."""
+        """Flush the bolt. Tuples that it still holds then have timed out, or fail if ``flush`` raised."""
         self.release()
         for tup in self._held:
             self.collector.time_out(tup, failure_saying(_NOT_ACKED))

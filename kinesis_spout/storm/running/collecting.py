@@ -138,7 +138,7 @@ class ReportedErrors:
 
 
 class TaskCollector:
-    """What one task emits, acks and fails with: an ``OutputCollector``. Emits spouts' tuples, too. Mutable.
+    """The ``OutputCollector`` of one task: emits, acks and fails. Emits spouts' tuples, too. Mutable.
 
     Exceptions in ``ends_run`` end the stage's run instead of failing their tuple.
     """
@@ -151,9 +151,9 @@ class TaskCollector:
         self.drop_last: Callable[[int], None] = _nothing_left
         """Drops what a tree that failed has sent last to bolts in other processes that would undo it."""
         self.results: Results | None = None
-        """Of a bolt with state."""
+        """Set for a bolt with state."""
         self.emits_results = False
-        """Whether what is emitted without an anchor, or with a tick as its anchor, is gathered."""
+        """True if what is emitted without an anchor, or with a tick as its anchor, is gathered."""
         self.gathered: list[Emission] = []
         self.ended_in_tick: list[int] | None = None
         """The roots of held tuples that were acked in the tick at hand; None while there is none."""

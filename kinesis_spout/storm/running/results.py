@@ -24,7 +24,7 @@ from kinesis_spout.storm.running.trees import Trees, new_result_root
 from kinesis_spout.storm.state.key_values import PartitionState, Result, ResultKey, UnfitValue
 
 MOST_WAITING: Final = 10_000
-"""Of the results of a bolt, over all its tasks. While more have failed, its windows stay open: then their records
+"""The most failed results of a bolt, over all its tasks. With more its windows stay open: then their records
 fail, deliveries slow down, and the state does not grow."""
 
 

@@ -86,7 +86,7 @@ class StageRun:
         if program.is_careful:
             self._groups = Groups(self.spout, self.trees, self._in_order, record)
             self.emit_root = self._groups.emit_root
-            self._record = None if record is None else self._note
+            self._record = None if record is None else self._groups.note
             # All bolts call each other here, also those that exchanges separate elsewhere.
             needed = _USERS_CALLS + _CALLS_OF_A_BOLT * len(self._plan.stage_of)
             sys.setrecursionlimit(max(sys.getrecursionlimit(), needed))
@@ -111,18 +111,15 @@ class StageRun:
         if self._groups is not None:
             self._groups.begin(given)
 
-    def receive(self, block: TupleBlock) -> None:
-        if self.program.ackers:
-            self.trees.tell(block)
-        self._task(block.component, block.index).receive(block)
-
     def run(
         self, blocks: Iterable[Keyed], states: OpenState | None = None, ticks: BatchTicks = NO_TICKS
     ) -> Iterator[Keyed]:
         self.begin(states, ticks)
         for partition, block in blocks:
             if isinstance(block, TupleBlock) and self._plan.stage_of[block.component] == self.stage:
-                self.receive(block)
+                if self.program.ackers:
+                    self.trees.tell(block)
+                self._task(block.component, block.index).receive(block)
                 yield from self.outbox.take()
             else:
                 yield partition, block
@@ -245,10 +242,6 @@ class StageRun:
             )
             self._tasks[component, index] = task
         return task
-
-    def _note(self, component: str, stream: str, values: Sequence[Any]) -> None:
-        assert self._groups is not None, "it notes for groups"
-        self._groups.noted.append((component, stream, values))
 
     def _wire(self, collector: TaskCollector, component: str, index: int) -> None:
         for name, stream in self._graph[component].streams.items():

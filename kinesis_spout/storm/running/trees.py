@@ -73,7 +73,7 @@ def new_result_root() -> int:
 
 
 class Trees:
-    """What was done to trees in this process. Mutable."""
+    """The trees of one process. Mutable."""
 
     def __init__(self, clock: Callable[[], float], timeout_seconds: float) -> None:
         self.clock = clock
@@ -84,7 +84,7 @@ class Trees:
         self.reset_at = self._began
         """When the time-out of a tree was last restarted."""
         self.has_left = False
-        """Whether a tuple has left the process since this was last set to False, of whatever tree."""
+        """True if a tuple has left the process since this was last set to False, of whatever tree."""
         self.opened: dict[int, int] = {}
         """By root: how many of its tuples are held here or failed; without those of 0."""
         self.ends: dict[int, TreeEnd] = {}
@@ -196,14 +196,14 @@ class Trees:
 
 
 class Verdict(NamedTuple):
-    """Which trees of a micro-batch are not complete."""
+    """The trees of a micro-batch that are not complete."""
 
     ends: Mapping[int, Mapping[int, TreeEnd]]
     """Those of a spout's tuples, by batch and number: see ``root_of``."""
     failed_results: frozenset[int]
     """The roots of results."""
     has_touched: bool
-    """Whether one of them has changed state."""
+    """True if one of them has changed state."""
 
 
 def verdict_of(reports: Iterable[StageReport], groups: Iterable[GroupBlock] = ()) -> Verdict:
@@ -233,7 +233,7 @@ def verdict_of(reports: Iterable[StageReport], groups: Iterable[GroupBlock] = ()
 
 
 def _end_members(ends: dict[int, TreeEnd], members: Mapping[int, Words]) -> None:
-    """What fails of a group fails all trees in it, also by a group in the group."""
+    """Fail all trees of each group that has failed, also of a group in the group."""
     waiting = [root for root in ends if root in members]
     while waiting:
         group = waiting.pop()
@@ -245,7 +245,7 @@ def _end_members(ends: dict[int, TreeEnd], members: Mapping[int, Words]) -> None
 
 
 def _has_any(roots: Words, ends: Mapping[int, TreeEnd], members: Mapping[int, Words]) -> bool:
-    """Whether one of these, or of the trees in these groups, is not complete."""
+    """True if one of these, or of the trees in these groups, is not complete."""
     failed = np.fromiter(ends, np.uint64)
     while len(roots):
         if np.isin(failed, roots).any():

@@ -57,16 +57,16 @@ FirstStage = Callable[[Iterable[Any]], Iterator[Keyed]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobResult:
-    """What a job of all stages has come to."""
+    """The result of a job of all stages."""
 
     slices: list[WorkResult]
     """With the trees that failed."""
     verdict: Verdict
     updates: list[StateUpdate]
     do_changes_count: bool
-    """Whether what it has changed of the state may count; of a careful run it always may."""
+    """True if what it has changed of the state may count; of a careful run it always may."""
     is_cut: bool
-    """Whether records were delivered that come again, because more have failed than can be kept."""
+    """True if records were delivered that come again, because more have failed than can be kept."""
 
     @classmethod
     def of(cls, found: Sequence[Block], verdict: Verdict) -> Self:
@@ -226,7 +226,7 @@ def _write_with_java(context: SparkContext, exchanged: RDD[Keyed]) -> None:
 
 @dataclass(frozen=True, slots=True)
 class _Partition:
-    """Where a block goes by its key: below 0 it is for the partitions that are kept, if there are any."""
+    """Sends a block where its key says: below 0 to the partitions that are kept, if there are any."""
 
     partitions: int
     kept: int

@@ -1,4 +1,4 @@
-"""What a stateful bolt gets: ``KeyValueState`` on what is stored, with the changes of one micro-batch over it.
+"""``KeyValueState`` of a stateful bolt: what is stored, with the changes of one micro-batch over it.
 
 Stored values are kept as they were pickled. ``get`` of one that this micro-batch has not put gives a new
 object each time: so changes in place are forgotten with the micro-batch, unless the value is put.
@@ -46,7 +46,7 @@ class Result(NamedTuple):
     task: int | None
     """The task that it was emitted to, if that was chosen by ``emit_direct``."""
     tries: int = 0
-    """How often its tree failed."""
+    """The number of times its tree failed."""
     not_before: float | None = None
     """When it is emitted again, in processing time; None: it is sent."""
 
@@ -76,13 +76,13 @@ class PartitionState:
         self._parallelism = parallelism
         self.stored: dict[Any, bytes] = {}
         self._stored_results: set[ResultKey] = set()
-        """Which keys of ``stored`` are results."""
+        """The keys of ``stored`` that are results."""
         self.failed_results = 0
-        """How many results had failed when the micro-batch began, and have since in a careful run."""
+        """The number of results that had failed when the micro-batch began, or have since in a careful run."""
         self.changes: dict[Any, Any] = {}
-        """What this micro-batch has put, by key; ``DELETED`` where it has deleted."""
+        """The values that this micro-batch has put, by key; ``DELETED`` where it has deleted."""
         self.log: list[tuple[Any, Any]] = []
-        """What changed since it was last cleared: keys, each with what ``changes`` had of it before."""
+        """The changes since it was last cleared: keys, each with what ``changes`` had of it before."""
         self.spans: list[tuple[int, int, tuple[int, ...]]] = []
         """In a careful run, of each tuple: where its changes and reads begin and end in the log; its roots."""
         self.kept: dict[Any, bytes | None] | None = None
@@ -122,7 +122,7 @@ class PartitionState:
         self.put(key, DELETED)
 
     def can_undo(self, since: int = 0) -> bool:
-        """Whether the changes from a place in the log on can be undone; not if a value may have changed in place.
+        """True if the changes from a place in the log on can be undone; not if a value may have changed in place.
 
         A value that this micro-batch has put is the bolt's own object; only plain values are known to be
         unchanged.
@@ -150,7 +150,7 @@ class PartitionState:
         return found
 
     def first_changes(self, roots: Container[int]) -> dict[Any, Any] | None:
-        """What was there before these roots changed it, by key; None if that is not known."""
+        """Find what was there before these roots changed it, by key; None if that is not known."""
         found: dict[Any, Any] = {}
         attributed = 0
         for start, end, of_tuple in self.spans:
@@ -383,7 +383,7 @@ def kept_key(key: Any) -> Any:
 
 
 def task_of(key: Any, parallelism: int) -> int:
-    """Which task has a key, as ``fields_grouping`` decides; results are spread. Raises InvalidConfig."""
+    """Say which task has a key, as ``fields_grouping`` decides; results are spread. Raises InvalidConfig."""
     if type(key) is ResultKey:
         return key.root % parallelism
     return stable_hash(key if isinstance(key, tuple) else (key,)) % parallelism

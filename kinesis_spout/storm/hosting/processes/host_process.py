@@ -46,7 +46,7 @@ from kinesis_spout.storm.hosting.processes.host_socket import (
 )
 
 LINGER_SECONDS: Final = 5.0
-"""How long it stays without an executor: between two, and before the first worker has greeted."""
+"""The time it stays without an executor: between two, and before the first worker has greeted."""
 USED_LINGER_SECONDS: Final = 60.0
 """The same while workers of other machines are connected: Spark starts another executor for one that was lost."""
 

@@ -42,7 +42,7 @@ from kinesis_spout.storm.hosting.processes.host_socket import (
 from kinesis_spout.storm.hosting.processes.placement import PlacementAddress
 
 _ANSWER_SECONDS: Final = 20.0
-"""How long a host process of another machine may take for an answer, beyond the time that it should wait."""
+"""The time that a host process of another machine may take for an answer, beyond the one it should wait."""
 _log = logging.getLogger(__name__)
 
 
