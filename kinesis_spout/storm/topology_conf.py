@@ -37,21 +37,21 @@ class TopologyConf(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     tuple times out. A job of Spark that takes three times as long, and a minute at least, is cancelled, and its
     records are retried."""
     ackers: _Ackers | None = None
-    """The tasks that decide whether trees are complete. None: a tree is, unless a task reports that it held or failed
-    one of its tuples, which costs a tuple nothing. A number: so many tasks share the trees, and count the edges of
-    each as Storm's ackers do, for the price of one more exchange. 0 acks each record when its tuple is emitted: then
-    failures are not retried. Not 0 with state, which could not be exact then."""
+    """The tasks that decide whether trees are complete. None: a tree is, unless a task reports that it held or
+    failed one of its tuples, which costs a tuple nothing. A number: so many tasks share the trees, and count the
+    edges of each as Storm's ackers do, for the price of one more exchange. 0 acks each record when its tuple is
+    emitted: then failures are not retried. Not 0 with state, which could not be exact then."""
     partitions: _Partitions | None = None
     """The most tasks of Spark that run the bolts after an exchange. None: as many as the bolts there
     have tasks, and no more than Spark runs at a time."""
     max_spout_pending: _Positive = 1_000
     """The most tuples of a spout of your own that are under way. Those that it emits beyond them in one call
-    waits for the next micro-batch."""
+    wait for the next micro-batch."""
     state: str | None = None
-    """The address where stateful bolts keep their state: a local folder, or an address that pyarrow opens ("s3://...")."""
+    """The address of the state of stateful bolts: a local folder, or an address that pyarrow opens ("s3://...")."""
     state_guarantee: Literal["exactly_once", "at_least_once"] = "exactly_once"
     """The guarantee for changes of the state by a record that failed. "exactly_once": they are undone, so that the
-    record counts once. "at_least_once", as in Storm: it stays, so that the record counts again when it comes
+    record counts once. "at_least_once", as in Storm: they stay, so that the record counts again when it comes
     again; nothing is run again for its sake."""
 
     @classmethod

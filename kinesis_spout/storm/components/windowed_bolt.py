@@ -56,8 +56,8 @@ class WindowedBolt(StatefulBolt):
     """``Count(100)``: a window has 100 tuples of a key, never fewer. ``Seconds(60)``: it has all tuples of a key
     whose time is in one minute, one or more; it begins at a multiple of the slide since the epoch."""
     slide: Count | Seconds | None = None
-    """The distance between the beginnings of two windows; of the same kind as the length, and at most as long. None
-    is as long: each tuple is in one window."""
+    """The distance between the beginnings of two windows; of the same kind as the length, and at most as long.
+    None is as long: each tuple is in one window."""
     lateness_seconds: float = 0.0
     """By time: how long after the end of a window its tuples can still come."""
     tick_seconds: float | None = None
