@@ -18,7 +18,7 @@ from kinesis_spout.storm.running.counts import ComponentCounts
 from kinesis_spout.storm.running.groups import RunChoice
 from kinesis_spout.storm.running.program import Program
 from kinesis_spout.storm.running.stage_run import StageRun
-from kinesis_spout.storm.running.trees import Verdict, acker_decides, root_of, verdict_of
+from kinesis_spout.storm.running.trees import TreeVerdict, acker_decides, root_of, verdict_of
 from kinesis_spout.storm.state.key_values import PartitionState, UnfitValue
 
 Values = Sequence[Any]
@@ -177,7 +177,7 @@ class LocalTopology:
 
         return self._choices[spout].run(at_once, carefully, bool)
 
-    def _verdict(self, program: Program, batch: list[Values], stream: str, ticks: BatchTicks) -> Verdict:
+    def _verdict(self, program: Program, batch: list[Values], stream: str, ticks: BatchTicks) -> TreeVerdict:
         """Run all stages, and decide the trees."""
         first = self._stage(program, 0, 0)
         first.begin(self._open_state, ticks)
@@ -257,5 +257,5 @@ def _emitted(run: StageRun, batch: Sequence[Values], stream: str) -> list[Keyed]
     return run.outbox.take()
 
 
-def _ends(verdict: Verdict) -> Ends:
+def _ends(verdict: TreeVerdict) -> Ends:
     return {number: end for number, ended in verdict.ends.items() for end in ended.values()}

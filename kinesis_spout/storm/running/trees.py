@@ -195,7 +195,7 @@ class Trees:
         return (self.ends.get(root) or NOBODY_SAID) if root in self.opened else None
 
 
-class Verdict(NamedTuple):
+class TreeVerdict(NamedTuple):
     """The trees of a micro-batch that are not complete."""
 
     ends: Mapping[int, Mapping[int, TreeEnd]]
@@ -206,7 +206,7 @@ class Verdict(NamedTuple):
     """True if one of them has changed state."""
 
 
-def verdict_of(reports: Iterable[StageReport], groups: Iterable[GroupBlock] = ()) -> Verdict:
+def verdict_of(reports: Iterable[StageReport], groups: Iterable[GroupBlock] = ()) -> TreeVerdict:
     """Decide the trees of a micro-batch by what all of its tasks, or ackers, report."""
     ends: dict[int, TreeEnd] = {}
     touched: list[Words] = [np.empty(0, np.uint64)]
@@ -215,7 +215,7 @@ def verdict_of(reports: Iterable[StageReport], groups: Iterable[GroupBlock] = ()
         for root, end in report.ends.items():
             note_end(ends, root, end)
     if not ends:
-        return Verdict({}, frozenset(), has_touched=False)
+        return TreeVerdict({}, frozenset(), has_touched=False)
     members: dict[int, Words] = {}
     for block in groups:
         members.update(block.groups())
@@ -225,7 +225,7 @@ def verdict_of(reports: Iterable[StageReport], groups: Iterable[GroupBlock] = ()
         place = place_of(root)
         if place is not None:
             by_batch[place[0]][place[1]] = end
-    return Verdict(
+    return TreeVerdict(
         by_batch,
         frozenset(root for root in ends if root >= _RESULTS),
         has_touched=_has_any(np.concatenate(touched), ends, members),
