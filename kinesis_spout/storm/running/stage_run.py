@@ -83,6 +83,7 @@ class StageRun:
         self.emit_root: EmitRoot = self.spout.emit_root
         self._groups: Groups | None = None
         self._record = record
+        self._batches = 0
         if program.is_careful:
             self._groups = Groups(self.spout, self.trees, self._in_order, record)
             self.emit_root = self._groups.emit_root
@@ -100,6 +101,7 @@ class StageRun:
         """Begin a micro-batch. ``states`` gives each task with state its own; ``ticks`` come at the end."""
         self.trees.begin()
         self._ticks = ticks
+        self._batches += 1
         self.outbox.clear()
         given: list[tuple[BoltTask, PartitionState]] = []
         for name in self._plan.stages[self.stage]:
@@ -306,11 +308,12 @@ class StageRun:
 
     def _direct_way(self, component: str, index: int, source: Source) -> Send:
         send: Send | None = None
+        made_in = 0
 
         def send_to_task(values: Sequence[Any], root: int, others: tuple[int, ...] | None) -> None:
-            nonlocal send
-            if send is None:
-                send = self._task(component, index).sender(source)
+            nonlocal send, made_in
+            if send is None or made_in != self._batches:  # A task with state can have got another one.
+                send, made_in = self._task(component, index).sender(source), self._batches
             send(values, root, others)
 
         return send_to_task
