@@ -160,7 +160,7 @@ class BoltTask:
             if collector.gathered:
                 results.emit()
             if is_careful:
-                state.spans.append((before, len(log), (root, *others) if others else (root,)))
+                state.attribute(before, (root, *others) if others else (root,))
             else:
                 log.clear()
 

@@ -68,7 +68,7 @@ class PartitionState:
 
     __slots__ = (
         *("_due_at", "_index", "_parallelism", "_stored_results", "changes"),
-        *("failed_results", "kept", "log", "spans", "stored", "unreadable"),
+        *("_spans", "failed_results", "kept", "log", "stored", "unreadable"),
     )
 
     def __init__(self, index: int, parallelism: int) -> None:
@@ -81,10 +81,11 @@ class PartitionState:
         """The number of results that had failed when the micro-batch began, or have since in a careful run."""
         self.changes: dict[Any, Any] = {}
         """The values that this micro-batch has put, by key; ``DELETED`` where it has deleted."""
-        self.log: list[tuple[Any, Any]] = []
-        """The changes since it was last cleared: keys, each with what ``changes`` had of it before."""
-        self.spans: list[tuple[int, int, tuple[int, ...]]] = []
-        """In a careful run, of each tuple: where its changes and reads begin and end in the log; its roots."""
+        self.log: list[Any] = []
+        """The changes since it was last cleared: a key, and what ``changes`` had of it before, and so on. Flat,
+        because pairs would cost as much again for the collector of garbage."""
+        self._spans: list[tuple[int, int, tuple[int, ...]]] = []
+        """In a careful run, of tuples: where their changes and reads begin and end in the log; their roots."""
         self.kept: dict[Any, bytes | None] | None = None
         """The changes that stand, pickled; None until ``keep`` is called. The log has what came after that."""
         self._due_at: dict[Any, tuple[bytes, float]] = {}
@@ -107,19 +108,31 @@ class PartitionState:
 
     def _note_read(self, key: Any, value: Any) -> None:
         if type(value) not in _CAN_BE_READ:
-            self.log.append((key, value))  # It can be changed in place.
+            self.log += (key, value)  # It can be changed in place.
         elif self.kept is not None:
-            self.log.append((key, _READ))
+            self.log += (key, _READ)
 
     def put(self, key: Any, value: Any) -> None:
         changes = self.changes
         if key not in changes and key not in self.stored:
             key = self._own(key)
-        self.log.append((key, changes.get(key, _ABSENT)))
+        log = self.log
+        log.append(key)
+        log.append(changes.get(key, _ABSENT))
         changes[key] = value
 
     def delete(self, key: Any) -> None:
         self.put(key, DELETED)
+
+    def _changes_in(self, start: int, end: int | None = None) -> list[tuple[Any, Any]]:
+        return list(zip(self.log[start:end:2], self.log[start + 1 : end : 2], strict=True))
+
+    def attribute(self, start: int, roots: tuple[int, ...]) -> None:
+        """In a careful run, say whose the changes and reads are that the log has from here on."""
+        spans, end = self._spans, len(self.log)
+        if spans and spans[-1][1] == start and spans[-1][2] == roots:
+            start = spans.pop()[0]
+        spans.append((start, end, roots))
 
     def can_undo(self, since: int = 0) -> bool:
         """True if the changes from a place in the log on can be undone; not if a value may have changed in place.
@@ -127,21 +140,21 @@ class PartitionState:
         A value that this micro-batch has put is the bolt's own object; only plain values are known to be
         unchanged.
         """
-        return all(_is_known(before) for _, before in self.log[since:])
+        return all(map(_is_known, self.log[since + 1 :: 2]))
 
     def undo(self, since: int = 0) -> None:
-        for key, before in reversed(self.log[since:]):
+        for key, before in reversed(self._changes_in(since)):
             self._put_back(key, before)
         del self.log[since:]
-        while self.spans and self.spans[-1][0] >= since:
-            self.spans.pop()
+        while self._spans and self._spans[-1][0] >= since:
+            self._spans.pop()
 
     def spoilt(self, roots: Container[int]) -> set[int]:
         """The roots that have read or changed a key after one of these had changed it, or together with one."""
         keys: set[Any] = set()
         found: set[int] = set()
-        for start, end, of_tuple in self.spans:
-            touched = {key for key, _ in self.log[start:end]}
+        for start, end, of_tuple in self._spans:
+            touched = set(self.log[start:end:2])
             if not keys.isdisjoint(touched):
                 found.update(of_tuple)
             if any(root in roots or root in found for root in of_tuple):
@@ -153,10 +166,10 @@ class PartitionState:
         """Find what was there before these roots changed it, by key; None if that is not known."""
         found: dict[Any, Any] = {}
         attributed = 0
-        for start, end, of_tuple in self.spans:
+        for start, end, of_tuple in self._spans:
             attributed += end - start
             if any(root in roots for root in of_tuple):
-                for key, before in self.log[start:end]:
+                for key, before in self._changes_in(start, end):
                     if before is not _READ:
                         found.setdefault(key, before)
         is_known = attributed == len(self.log) and all(map(_is_known, found.values()))
@@ -182,12 +195,12 @@ class PartitionState:
 
     def pickled_since(self) -> dict[Any, bytes | None]:
         """Pickle what was changed since the last ``keep``. Raises UnfitValue."""
-        return self.pickled({key: self.changes[key] for key, _ in self.log if key in self.changes})
+        return self.pickled({key: self.changes[key] for key in self.log[::2] if key in self.changes})
 
     def kept_from(self, pickled: Mapping[Any, bytes | None]) -> None:
         kept = self.kept
         assert kept is not None, "it has begun"
-        for key, _ in self.log:
+        for key in self.log[::2]:
             kept.pop(key, None)
         kept.update(pickled)
         self._forget_log()
@@ -196,7 +209,7 @@ class PartitionState:
         """Forget what was changed since the last ``keep``."""
         kept, changes = self.kept, self.changes
         assert kept is not None, "it has begun"
-        for key in {key for key, _ in self.log}:
+        for key in set(self.log[::2]):
             if key not in kept:
                 changes.pop(key, None)
             else:
@@ -207,7 +220,7 @@ class PartitionState:
 
     def _forget_log(self) -> None:
         self.log.clear()
-        self.spans.clear()
+        self._spans.clear()
 
     def results(self) -> list[tuple[ResultKey, Result]]:
         changes = self.changes
