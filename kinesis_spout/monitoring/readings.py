@@ -428,7 +428,7 @@ def _of_query(query: HasProgress) -> Iterator[Sample]:
 
 
 def _told(offset: Any) -> Mapping[str, Any] | None:
-    """What our reader says of itself in a query's progress (see ``structured.source_progress``), if it is ours."""
+    """What our reader says of itself in a query's progress, if it is ours."""
     document = json.loads(offset) if isinstance(offset, str) else offset
     return document.get("kinesis") if isinstance(document, Mapping) else None
 

@@ -26,12 +26,11 @@ from typing import Any, Final, Unpack
 import pyarrow as pa
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
-from pyspark.sql.utils import is_remote
 
 from kinesis_spout.consumer.consumer_state import max_spared_seconds, retry_policy
 from kinesis_spout.consumer.open_ports import client_settings
 from kinesis_spout.consumer.trouble_reports import most_frequent, trouble_text
-from kinesis_spout.dead_letters.sink_url import check_once, needs_jvm, open_sink
+from kinesis_spout.dead_letters.sink_url import check_once, open_sink
 from kinesis_spout.model.clock import Clock, SystemClock
 from kinesis_spout.model.columns import HANDLED_COLUMNS, RECORD_COLUMNS
 from kinesis_spout.model.dead_letter import DeadLetter
@@ -134,11 +133,11 @@ def each_record(
             it stops after the batch of Arrow at hand, and the micro-batch fails with `TooManyFailures`.
         on_progress: called for every finished micro-batch. What it raises is logged and goes no further.
         clock: what back-offs wait on and ages are measured with.
-        settings: as of `KinesisSpout`. ``app`` and ``dead_letters`` must be given (a Hadoop URL not under Spark
-            Connect: it needs the driver's JVM); then those of retries (``retry_limit``, ``retry_backoff_seconds``
-            and the like, ``maximum_record_age_seconds``, ``max_spared_seconds``), of handlers (``concurrency``,
-            ``record_timeout_seconds``), and of AWS, for dead letters there. Every record is delivered once,
-            however old; one that would be too old at its retry is dead-lettered instead.
+        settings: as of `KinesisSpout`. ``app`` and ``dead_letters`` must be given; then those of retries
+            (``retry_limit``, ``retry_backoff_seconds`` and the like, ``maximum_record_age_seconds``,
+            ``max_spared_seconds``), of handlers (``concurrency``, ``record_timeout_seconds``), and of AWS, for
+            dead letters there. Every record is delivered once, however old; one that would be too old at its
+            retry is dead-lettered instead.
 
     The function raises:
         InvalidConfig: the DataFrame lacks a column, or has it with another type; or two records failed that came
@@ -277,11 +276,6 @@ class _EachRecord:
 
     def _sink(self) -> DeadLetterSink:
         url, aws = self.config.dead_letters_url, client_settings(self.config)
-        if is_remote() and needs_jvm(url):
-            raise InvalidConfig(
-                "dead_letters: expected a directory, s3://bucket/prefix or kinesis://stream under Spark Connect, "
-                f"got {url!r}: Hadoop's file systems need the driver's JVM"
-            )
         return open_sink(url, client=aws.connect() if url.startswith("kinesis://") else None, aws=aws)
 
 

@@ -197,20 +197,3 @@ def test_a_write_that_goes_on_failing_is_an_error_after_several_tries(tmp_path: 
         run(function, Frame(page("a")))
 
     assert clock.monotonic() == 7.5
-
-
-@pytest.mark.parametrize("url", ["hdfs://nodes/dead", "s3a://bucket/dead"])
-def test_a_hadoop_place_is_refused_under_spark_connect(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("SPARK_CONNECT_MODE_ENABLED", "1")
-
-    with pytest.raises(InvalidConfig, match="under Spark Connect, got"):
-        run(each_record(pytest.fail, app="billing", dead_letters=url), Frame(page("a")))
-
-
-def test_a_local_place_is_as_good_under_spark_connect(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("SPARK_CONNECT_MODE_ENABLED", "1")
-    run(each_record(reject, app="b", dead_letters=f"file://{tmp_path}/dead"), Frame(page("a")))
-
-    assert [letter.data for letter in JsonLinesSink(tmp_path / "dead").read()] == [b"a"]
