@@ -44,7 +44,7 @@ from kinesis_spout.settings import SpoutConfig, SpoutSettings
 from kinesis_spout.settings.setting_messages import shown
 from kinesis_spout.settings.table.connection import CLIENT
 from kinesis_spout.spark.pickled_handler import PickledHandler
-from kinesis_spout.spark.rows import records_of
+from kinesis_spout.spark.tasks.arrow_delivery import records_of
 from kinesis_spout.spark.tasks.delivery import DeliverySettings
 from kinesis_spout.spark.tasks.handlers import AnyHandler, delivery_to, record_handler
 from kinesis_spout.spark.tasks.work import Unfinished, WorkResult

@@ -8,12 +8,14 @@ it takes the longest.
 
 from collections import deque
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import inf
 from typing import Final, NamedTuple, Self
 
 from kinesis_spout.consumer.consumer import Consumer
+from kinesis_spout.consumer.limits.record_age import RecordAge
 from kinesis_spout.kinesis.read.polled_getter import FRESH, Cursor
+from kinesis_spout.kinesis.read.user_records import HashKeys
 from kinesis_spout.model.errors import KinesisSpoutError
 from kinesis_spout.model.record import Record
 from kinesis_spout.ports import Page, ShardGetter
@@ -248,3 +250,29 @@ class DriverShards:
 
     def kept_bytes(self) -> int:
         return self.consumer.letters.size_bytes + self.retry_data.size_bytes + self.held.size_bytes
+
+    def work(self, plan: SlicePlan) -> WorkSlice:
+        """What travels to the executors for a slice of a shard that is still owned."""
+        consumer, shard, age = self.consumer, self.by_id[plan.shard_id], None
+        if not consumer.manager.blame.is_troubled:  # Otherwise nothing is given up now.
+            age = RecordAge.of(consumer.config, consumer.ports.clock.time())
+        if plan.kind is SliceKind.READ:
+            shard.slice_goes_out()
+            state = consumer.manager.shard(plan.shard_id)
+            hash_keys = None if state is None else HashKeys.to_check(state.shard)
+            cursor = self._paced(shard.cursor, plan.shard_id)
+            return WorkSlice(plan=plan, age=age, cursor=cursor, hash_keys=hash_keys)
+        if plan.kind is SliceKind.CARRIED:
+            return WorkSlice(plan=plan, age=age, records=shard.carried(plan.limit))
+        kept = (self.retry_data.get(plan.shard_id, retry.sequence) for retry in plan.retries)
+        return WorkSlice(plan=plan, age=age, records=tuple(record for record in kept if record is not None))
+
+    def _paced(self, cursor: Cursor, shard_id: str) -> Cursor:
+        """Set how fast executors read on, and not before the driver's own reads since are paid for."""
+        paces = self.consumer.ports.paces
+        return replace(
+            cursor,
+            not_before=max(cursor.not_before, paces.not_before(shard_id)),
+            pace=paces.elsewhere,
+            throttled_to=paces.of(shard_id).throttled_to,
+        )

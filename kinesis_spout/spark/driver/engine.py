@@ -330,7 +330,7 @@ class MicroBatchEngine:
             if self._shards.of(plan) is None:
                 self._planner.grants.not_sent(plan)
             else:
-                works.append(self._planner.work(plan))
+                works.append(self._shards.work(plan))
         if works:
             if self._ticks is not None:
                 self._advance(self._ticks, works, now)
@@ -386,7 +386,12 @@ class MicroBatchEngine:
         results = self._settling.done(batch, results, now, stopping=self._stopping.is_set())
         self._look_again(batch.plans, now)
         progress = batch_progress(
-            name=self._name, batch=batch, results=results, shards=self._shards, before=self._counted
+            name=self._name,
+            number=batch.number,
+            started=batch.started,
+            results=results,
+            shards=self._shards,
+            before=self._counted,
         )
         self._counted = copy(self.consumer.counters)
         self.recent_progress.append(progress)

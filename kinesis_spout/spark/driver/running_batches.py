@@ -213,7 +213,10 @@ class RunningBatches:
                 worth_a_task_seconds=self._runner.worth_a_task_seconds,
             )
             batch.rounds = math.ceil(len(packs) / parallelism)
-            batch.is_full = self._handling.is_full(works)
+            batch.is_full = self._handling.is_full(
+                sum(len(work.records) for work in works),
+                reads=any(work.plan.kind is SliceKind.READ for work in works),
+            )
             ended = self._runner.run(batch.tag, packs)
             self._handling.took(ended)
             results += ended
@@ -246,11 +249,11 @@ class HandlingTime:
         before = self._seconds_a_record
         self._seconds_a_record = newest if before is None else before + _NEWEST_COUNTS * (newest - before)
 
-    def is_full(self, works: Sequence[WorkSlice]) -> bool:
-        if any(work.plan.kind is SliceKind.READ for work in works):
-            return True
-        records = sum(len(work.records) for work in works)
-        return self._seconds_a_record is not None and records * self._seconds_a_record > _FULL_SECONDS
+    def is_full(self, records: int, *, reads: bool) -> bool:
+        """Whether a batch that carries so many records may use up the time of a micro-batch."""
+        return reads or (
+            self._seconds_a_record is not None and records * self._seconds_a_record > _FULL_SECONDS
+        )
 
     def tasks_worth(self, records: int, worth_a_task_seconds: float) -> float:
         """How many tasks so many records are worth; infinite while nothing is known of the handler."""

@@ -10,7 +10,7 @@ from typing import Final
 
 from kinesis_spout.model.record import Record
 from kinesis_spout.spark.concurrency.concurrent_calls import ConcurrentCalls
-from kinesis_spout.spark.concurrency.record_run import RecordRun, RunRules, Verdict
+from kinesis_spout.spark.concurrency.record_schedule import RecordSchedule, RunRules, Verdict
 from kinesis_spout.spark.tasks.delivery import DeliverySettings, SliceDelivery
 from kinesis_spout.spark.tasks.journal import MARKS
 from shard_state import Order, SlicePlan
@@ -45,7 +45,7 @@ class ConcurrentDelivery(SliceDelivery):
     def _hand_over(self, part: Sequence[Record], until: float) -> int:
         plan, order, notes = self._plan, self._settings.order, self._notes
         instead: dict[int, Callable[[Record], None]] = {}
-        run = RecordRun(
+        run = RecordSchedule(
             len(part),
             RunRules(
                 concurrency=min(self._calls.concurrency, plan.portion or self._calls.concurrency),
@@ -95,7 +95,7 @@ class ConcurrentDelivery(SliceDelivery):
         return decide
 
     def _enter(
-        self, part: Sequence[Record], run: RecordRun, instead: dict[int, Callable[[Record], None]]
+        self, part: Sequence[Record], run: RecordSchedule, instead: dict[int, Callable[[Record], None]]
     ) -> None:
         base, before = self.count, self.last
         for at in sorted([*run.failures, *run.held, *instead]):

@@ -278,29 +278,27 @@ class HandlerDelivery(SliceDelivery):
         self.handling_seconds: float = 0.0
 
     def deliver_run(self, run: Sequence[Record], until: float) -> int:
-        reached = 0
-        while reached < len(run) and self.room and not self._notes.must_stop:
+        plan, notes, clock, reached = self._plan, self._notes, self._settings.clock, 0
+        while reached < len(run) and self.room and not notes.must_stop:
             # Every record can fail, so no more are handed over at a time than failures can be kept.
-            most = self._plan.max_failures - len(self.failures)
-            part = run[reached : reached + min(most, self._plan.portion or most)]
-            delivered = self._hand_over(part, until)
+            most = plan.max_failures - len(self.failures)
+            most = min(plan.portion or most, most, plan.most_deliveries - self.delivered)
+            part = run[reached : reached + most]
+            notes.begin(self.count)
+            began = clock()
+            delivered, failed = self._handler(part, until, notes)
+            now = clock()
+            self.handling_seconds += now - began
+            rows = (
+                part if len(failed) <= len(part) // _ROWS_FOR_ONE else list(part)
+            )  # they can be rows of Arrow
+            for at, failure in failed:
+                self.note_failed(rows[at], failure, at, rows[at - 1] if at else None)
+            self.delivered += delivered
+            self.count += delivered
+            self.last = rows[delivered - 1].sequence
+            notes.reached(self.count)
             reached += delivered
-            if delivered < len(part) or self._settings.clock() >= until:
+            if delivered < len(part) or now >= until:
                 break
         return reached
-
-    def _hand_over(self, part: Sequence[Record], until: float) -> int:
-        part = part[: self._plan.most_deliveries - self.delivered]
-        self._notes.begin(self.count)
-        began = self._settings.clock()
-        delivered, failed = self._handler(part, until, self._notes)
-        self.handling_seconds += self._settings.clock() - began
-        if len(failed) > len(part) // _ROWS_FOR_ONE:
-            part = list(part)  # they can be rows of Arrow
-        for at, failure in failed:
-            self.note_failed(part[at], failure, at, part[at - 1] if at else None)
-        self.delivered += delivered
-        self.count += delivered
-        self.last = part[delivered - 1].sequence
-        self._notes.reached(self.count)
-        return delivered

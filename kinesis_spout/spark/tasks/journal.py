@@ -5,7 +5,7 @@ few numbers: how far each slice has come, and which record is under way. Writing
 of a microsecond, and what a process wrote there stays when it dies. Behind it follow entries, each appended
 in one write: the failures as they happen, and the result of every slice that ended.
 
-Where several records are under way at a time, each record of the run has its own mark (``record_run``).
+Where several records are under way at a time, each record of the run has its own mark (``record_schedule``).
 
 After a death the file shows what the task knew: the slices that had ended, those that had not begun,
 and how far the others were. ``recovery`` makes results of that.
@@ -24,7 +24,7 @@ import msgspec
 
 from kinesis_spout.model.handler import Failure
 from kinesis_spout.processes.liveness import has_ended
-from kinesis_spout.spark.concurrency import record_run
+from kinesis_spout.spark.concurrency import record_schedule
 from kinesis_spout.spark.tasks.work import WorkResult
 
 UNDER_WAY: Final = 0
@@ -72,7 +72,7 @@ class SliceNotes:
         self.words[_TOGETHER] = rows
         self.words[UNDER_WAY] = self.base + at
 
-    def begin_run(self, base: int, size: int) -> record_run.Marks:
+    def begin_run(self, base: int, size: int) -> record_schedule.Marks:
         """Note that records are handed over several at a time, at most ``MARKS``. Returns their marks."""
         marks = bytearray(size) if self._journal is None else self._journal.marks
         marks[:size] = bytes(size)
@@ -188,7 +188,9 @@ class Remains:
     def suspects(self) -> list[int]:
         """The indexes of the records in whose handlers the task was, in the slice above, one by one."""
         failed = self.failures.get(self.slice_number, {})
-        marked = (self.marked_from + at for at, mark in enumerate(self.marks) if mark == record_run.UNDER_WAY)
+        marked = (
+            self.marked_from + at for at, mark in enumerate(self.marks) if mark == record_schedule.UNDER_WAY
+        )
         return [at for at in marked if at not in failed]
 
     def hangs_since(self, time: float) -> bool:

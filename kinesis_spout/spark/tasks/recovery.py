@@ -15,7 +15,7 @@ from math import inf
 
 from kinesis_spout.model.handler import Failure
 from kinesis_spout.model.record import Record
-from kinesis_spout.spark.concurrency.record_run import NOT_BEGUN
+from kinesis_spout.spark.concurrency.record_schedule import NOT_BEGUN
 from kinesis_spout.spark.tasks.delivery import DeliverySettings, SliceDelivery
 from kinesis_spout.spark.tasks.journal import Remains
 from kinesis_spout.spark.tasks.task import TaskSettings, run_slices

@@ -69,7 +69,7 @@ class RunRules:
     """After a failure none begins."""
 
 
-class RecordRun:
+class RecordSchedule:
     """Mutable; its ``ConcurrentRun`` owns the lock.
 
     ``marks`` has a mark for each record, all NOT_BEGUN. ``key_of`` names a record's key by its index; None:
