@@ -103,7 +103,7 @@ class RecordOutcomes:
 
     batch_id: int
     delivered: int
-    """How many records there were; each was delivered at least once."""
+    """The number of records; each was delivered at least once."""
     acked: int
     retried: int
     """Deliveries after a record's first."""
@@ -424,7 +424,7 @@ class FailedRecords:
 
 
 _Name = tuple[str, str]
-"""What tells records of a micro-batch apart: the stream, and the message id."""
+"""A name that tells records of a micro-batch apart: the stream, and the message id."""
 
 
 def _name(record: Record) -> _Name:

@@ -204,7 +204,7 @@ class _RunOnThreads(ConcurrentRun):
 # An event loop
 
 _GRACE_SECONDS: Final = 1.0
-"""How long a cancelled coroutine may take to end, before it is abandoned."""
+"""The time in which a cancelled coroutine may end, before it is abandoned."""
 
 
 class _HandlerLoop:

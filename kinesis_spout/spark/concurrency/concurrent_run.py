@@ -23,7 +23,7 @@ from kinesis_spout.model.record import Record
 from kinesis_spout.spark.concurrency.record_schedule import RecordSchedule
 
 LOOK_UP_SECONDS: Final = 0.1
-"""How often a task looks up from a run."""
+"""The interval at which a task looks up from a run."""
 
 LookUp = Callable[[], bool]
 """Called now and then while records end. Returns whether no further record may begin."""
@@ -34,7 +34,7 @@ class Bounds:
     concurrency: int
     """Records at a time."""
     timeout_seconds: float | None
-    """Of a delivery; None: no limit."""
+    """The longest time of a delivery; None: no limit."""
     abandoned: Semaphore
     """One permit for each delivery that may be abandoned, until that delivery ends."""
 
@@ -48,7 +48,7 @@ class ConcurrentRun(ABC):
         self.timeout_seconds = bounds.timeout_seconds
         self.abandoned = bounds.abandoned
         self.lock = Lock()
-        """Of the run."""
+        """Guards the run."""
         self.changed = Condition(self.lock)
         """Notified when waiting threads may continue, and when the run is over."""
 

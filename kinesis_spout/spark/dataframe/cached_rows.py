@@ -45,7 +45,7 @@ _Outcomes = dict[str, list[bytes]]
 """Pickled ``CachedSlice``s, by the tag of their batch."""
 
 RowId = tuple[str, str, int | None]
-"""Of a record: its shard's id, its sequence number, and its index in an aggregated record if it came in one."""
+"""The id of a record: of its shard, its sequence number, and its index in an aggregated record, if any."""
 
 RowNumber = tuple[str, int | None]
 """A ``RowId`` without the shard's id."""
@@ -83,7 +83,7 @@ class CachingDelivery(ColumnsDelivery):
 
     @property
     def attempts(self) -> dict[SequenceNumber, int]:
-        """How often records were delivered before; those that never were are missing."""
+        """Earlier deliveries of records; those that never were are missing."""
         return self._attempts
 
     @property
@@ -310,7 +310,7 @@ class _Search:
         self._numbers = pa.array(sorted({number for number, _ in wanted}), pa.string())
         self._rows = 0
         self._last: SequenceNumber | None = None
-        """Of the rows looked through so far."""
+        """The last of the rows looked through so far."""
 
     def found_in(self, batch: pa.RecordBatch) -> Iterator[FoundRow]:
         rows = pc.indices_nonzero(pc.is_in(batch.column("sequenceNumber"), value_set=self._numbers))

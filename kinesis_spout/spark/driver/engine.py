@@ -37,7 +37,7 @@ from shard_state import SliceKind, SlicePlan
 _CANCEL_AGAIN_SECONDS: Final = 0.5
 _CAUGHT_UP_CHECK_SECONDS: Final = 0.05
 _UNCERTAIN_SECONDS: Final = 0.02
-"""How often to check whether ZooKeeper has answered, while the shards can be another's."""
+"""The interval at which to check whether ZooKeeper has answered, while the shards can be another's."""
 _RECENT_PROGRESS: Final = 100
 
 _log = logging.getLogger(__name__)
@@ -74,7 +74,7 @@ class MicroBatchEngine:
         self._ended = threading.Event()
         self._on_end = on_end
         self.is_done = False
-        """Whether the engine has ended because the run has come up to its `until`."""
+        """True if the engine has ended because the run has come up to its `until`."""
         self._shards = DriverShards(consumer, settings)
         self._tip = TipPoller(self._shards, call=self._calls.put, wake=self._wake)
         self._planner = BatchPlanner(self._shards, self._tip)
@@ -125,7 +125,7 @@ class MicroBatchEngine:
 
     @property
     def runs_handler(self) -> bool:
-        """Whether this thread runs a batch now: its handler, if it runs on the driver, is the caller."""
+        """Return whether this thread runs a batch now: its handler, if it runs on the driver, is the caller."""
         return self._running.runs_here
 
     @property
@@ -145,7 +145,7 @@ class MicroBatchEngine:
         self.consumer.check()
 
     def is_caught_up(self, since: float) -> bool:
-        """Whether everything that was in this member's shards at the monotonic time ``since`` is finished."""
+        """Return whether all that was in this member's shards at the monotonic time ``since`` is finished."""
         with self.consumer.lock:
             manager = self._manager
             if not manager.idle or manager.unresolved or self._planner.planned:

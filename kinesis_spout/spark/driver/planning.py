@@ -1,4 +1,4 @@
-"""What the next micro-batches are made of, and when to plan them.
+"""Plans of the next micro-batches: of what, and when.
 
 A Spark job costs far more than a slice, so what comes at nearly the same time goes out in one: records that
 polls bring wait for the other polls that are under way, and retries for others that are about due,
@@ -140,7 +140,7 @@ class DeliveryGrants:
         """When to plan again if something can wait for a grant; None: nothing waits for one."""
 
     def ask(self, now: float) -> int | None:
-        """How many deliveries may be planned now; None: any number. ``planned`` follows."""
+        """Return the number of deliveries that may be planned now; None: any number. ``planned`` follows."""
         if not self._rate.is_limited:
             return None
         self._grant = self._rate.granted(self._stream, now, worth=_WORTH_A_JOB)

@@ -75,7 +75,7 @@ class ConcurrentDelivery(SliceDelivery):
     def _verdict(
         self, part: Sequence[Record], instead: dict[int, Callable[[Record], None]]
     ) -> Callable[[int], Verdict] | None:
-        """What decides upon a record when it is its turn, and keeps in ``instead`` how it is entered."""
+        """Return what decides upon a record when it is its turn, and keeps in ``instead`` how it is entered."""
         age = self._age if self._age is not None and self._age.expires(self.oldest(part)) else None
         if not (self._holes or self._attempts or self._blocked or age):
             return None

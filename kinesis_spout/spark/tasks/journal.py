@@ -1,4 +1,4 @@
-"""What a task notes while it delivers, so that the death of its worker blames one record and costs no other.
+"""Notes of a task while it delivers, so that the death of its worker blames one record and costs no other.
 
 Each task writes a file in a temporary folder of its machine. Its first part is mapped into memory and holds a
 few numbers: how far each slice has come, and which record is under way. Writing one of them costs a fraction
@@ -60,7 +60,7 @@ class SliceNotes:
         self.words = words if journal is None else journal.words
         """Write the index of a record to ``words[UNDER_WAY]`` before its handler is called."""
         self.base = 0
-        """How many records the slice had dealt with before those that are handed over now."""
+        """The number of records that the slice had dealt with before those that are handed over now."""
 
     def begin(self, base: int) -> None:
         self.base = base
@@ -99,7 +99,7 @@ class SliceNotes:
 
     @property
     def must_stop(self) -> bool:
-        """Whether the driver has stopped waiting for this task: no record may be handed over."""
+        """Return whether the driver has stopped waiting for this task: no record may be handed over."""
         return bool(self.words[_STOP])
 
     def stop(self) -> None:
@@ -164,25 +164,25 @@ class Journal:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Remains:
     results: dict[int, WorkResult] = field(default_factory=dict)
-    """Of the slices that had ended, by their index in the task."""
+    """Results of the slices that had ended, by their index in the task."""
     counts: tuple[int, ...] = ()
-    """How many records each slice had dealt with."""
+    """The number of records that each slice had dealt with."""
     failures: dict[int, dict[int, Failure | None]] = field(default_factory=dict)
     """By slice, and by the record's index in it; None: it was held."""
     slice_number: int = 0
     under_way: int | None = None
     """The index of the record in whose handler the task was, in the slice above; None: in none."""
     together: int = 1
-    """How many records its handler got together, from that one on."""
+    """The number of records that its handler got together, from that one on."""
     marked_from: int = 0
     marks: bytes = b""
-    """How far the records of the slice above had come from that index on, if several were under way at a time."""
+    """The progress of the records of the slice above from that index on, if several were under way at a time."""
     since: float = 0.0
     """When the record under way began, at the earliest; monotonic, and the same for all processes of a machine."""
     parent: int = 0
     """The process that had started the worker."""
     is_over: bool = True
-    """Whether nothing is written any more: the task has ended, or its process is gone."""
+    """True if nothing is written any more: the task has ended, or its process is gone."""
 
     @property
     def suspects(self) -> list[int]:
