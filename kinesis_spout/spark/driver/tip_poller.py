@@ -31,7 +31,7 @@ _BEHIND_MILLIS: Final = 5_000
 """If a page ends further behind the tip than this, executors should read."""
 
 ALLOWANCE: Final = 0.1
-"""How late a poll can be without missing the next tick, as a part of a tick."""
+"""The delay that lets a poll still meet the next tick, as a part of a tick."""
 
 
 def tick_seconds(poll_seconds: float) -> float:
@@ -175,9 +175,9 @@ class _TipReader(ShardReader[Page]):
         self._consumer = consumer
         self._settings = settings
         self._getter: ShardGetter | None = None
-        """Of the read under way."""
+        """The getter of the read under way."""
         self._asked = 0
-        """How many records the read under way asks for."""
+        """The number of records for which the read under way asks."""
 
     @property
     def ready_at(self) -> float:
@@ -211,7 +211,7 @@ class _TipReader(ShardReader[Page]):
 
     @property
     def _reads_alone(self) -> bool:
-        """Whether executors would not read the shard, whatever its backlog."""
+        """Return whether executors would not read the shard, whatever its backlog."""
         return self._settings.driver_reads_all or self._consumer.manager.is_suspect(self._shard_id)
 
     def _declined(self) -> int:
