@@ -89,11 +89,11 @@ class Figures:
             kind = GivenUp(reason, _OTHERS)
         self.given_up[kind] += 1
 
-    def acked(self, count: int, attempt: int) -> range:
-        """Count acks of deliveries, each its record's ``attempt``; returns whose age is to be measured."""
-        self.attempts.add(attempt, count)
-        before, self._acks = self._acks, self._acks + count
-        return range(-before % _ACKS_FOR_AN_AGE, count, _ACKS_FOR_AN_AGE)
+    def acked(self, attempt: int) -> bool:
+        """Count the ack of a record's delivery; returns whether its age is to be measured."""
+        self.attempts.add(attempt)
+        self._acks += 1
+        return self._acks % _ACKS_FOR_AN_AGE == 1
 
     def acked_at_age(self, seconds: float) -> None:
         self.ages.add(max(0.0, seconds), _ACKS_FOR_AN_AGE)
