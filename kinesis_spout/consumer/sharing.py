@@ -49,7 +49,9 @@ class _Wanted:
 class Sharing:
     """Mutable. Call it under the consumer's lock, except ``start`` and ``report`` (they do I/O)."""
 
-    def __init__(self, config: SpoutConfig, ports: Ports, manager: StateManager, lock: AbstractContextManager[object]) -> None:
+    def __init__(
+        self, config: SpoutConfig, ports: Ports, manager: StateManager, lock: AbstractContextManager[object]
+    ) -> None:
         self._ports = ports
         self._manager = manager
         self._lock = lock

@@ -266,7 +266,7 @@ class BufferedShards:
                 self._turns.served(shard_id)
                 run = self._begun(shard_id, now)
                 taken = None if run is None else give(run, now)
-                if taken is not None:
+                if taken is not None or self._caution.holds_back():
                     return taken
         return None
 
