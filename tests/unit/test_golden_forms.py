@@ -19,9 +19,8 @@ from kinesis_spout.producer.spool import DiskSpool
 from kinesis_spout.recipes.coalescing.key_nodes import StoredLine
 from kinesis_spout.recipes.coalescing.line import Line, State
 from kinesis_spout.storm.state.files import StateFiles
-from kinesis_spout.storm.state.key_values import read_value
+from kinesis_spout.storm.state.key_values import Result, ResultKey, read_value
 from kinesis_spout.storm.state.manifest import PartitionPlace, StateManifest, StateUpdate
-from kinesis_spout.storm.state.result import Result, ResultKey
 from kinesis_spout.structured.offsets import QueryOffset, ReadRange, ShardOffset, StreamOffset
 from shard_state import Position, SequenceNumber
 
@@ -93,10 +92,10 @@ def test_a_file_of_keyed_state(tmp_path: Path) -> None:
     there = tmp_path / PLACE.path(STATE_FILE)
     there.parent.mkdir(parents=True)
     shutil.copy(GOLDEN / "state_file_v1.arrow", there)
-    content = StateFiles(str(tmp_path)).read(PLACE, STATE_FILE)
-    assert content.keys == ["cow", ("jumped", 2), "over"]
-    assert [read_value("k", value) if value else None for value in content.values] == [7, {"last": 1.5}, None]
-    assert content.after == ("5-00000000aabbcc",)
+    file, rows = StateFiles(str(tmp_path)).read(PLACE, STATE_FILE)
+    assert list(rows) == ["cow", ("jumped", 2), "over"]
+    assert [read_value("k", value) if value else None for value in rows.values()] == [7, {"last": 1.5}, None]
+    assert file.after == ("5-00000000aabbcc",)
 
 
 def test_the_mark_of_a_redriven_letter() -> None:
