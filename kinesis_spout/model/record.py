@@ -79,7 +79,9 @@ class Record(msgspec.Struct, gc=False):
         Of a user record in an aggregate: ``shardId:sequence:sub``. ``RecordSpout.next_tuple`` adds the number
         of the delivery.
         """
-        return f"{self.shard_id}:{self.sequence_text}"
+        if self.sub_sequence_number is None:
+            return f"{self.shard_id}:{self.sequence_number}"
+        return f"{self.shard_id}:{self.sequence_number}:{self.sub_sequence_number}"
 
     @property
     def arrival(self) -> datetime | None:

@@ -83,28 +83,25 @@ class BufferedShard(ShardReader[Page]):
         return self._bytes
 
     def poll(self) -> tuple[Record, int] | None:
-        """Take the next record, and its ``size_bytes``; None if none is at hand now. Never waits for the network.
+        """Take the next record, and its ``size_bytes``; None if none is at hand now. Under the lock.
 
         Raises:
             SpoutClosed: after ``close``.
             DataLoss, ShardNotFound, StreamNotFound: see ``ShardGetter.read``; any error that ``react`` does
                 not retry.
         """
-        with self._lock:
-            if not self._records:
-                if self._closed:
-                    raise SpoutClosed(
-                        "expected an open getter, got one that was closed; open the shard again"
-                    )
-                if self._failure is not None:
-                    raise self._failure
-                return None
-            _, size_bytes = polled = self._records.popleft()
-            self._bytes -= size_bytes
-            if self._is_parked and self._is_half_empty():
-                self._is_parked = False
-                self.resume()
-            return polled
+        if not self._records:
+            if self._closed:
+                raise SpoutClosed("expected an open getter, got one that was closed; open the shard again")
+            if self._failure is not None:
+                raise self._failure
+            return None
+        _, size_bytes = polled = self._records.popleft()
+        self._bytes -= size_bytes
+        if self._is_parked and self._is_half_empty():
+            self._is_parked = False
+            self.resume()
+        return polled
 
     def ahead(self, most: int) -> tuple[SequenceNumber, SequenceNumber] | None:
         """The next record and the last of the next ``most`` that are at hand; None if there is none."""

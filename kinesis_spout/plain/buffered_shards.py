@@ -160,16 +160,23 @@ class BufferedShards:
 
     # What the spout asks
 
-    def take(self, now: float) -> Retained | None:
-        """The next record, tracked and retained. After a KinesisError the next call serves other shards."""
+    def next_of_run(self, now: float) -> Retained | None:
+        """The next record of the present run, tracked and retained; None: there is none, or the run has ended."""
+        run, self._run = self._run, None
+        if run is None or not run.left or now >= run.until or run.decisions != self._manager.decisions:
+            return None
+        taken = self._next_of(run, now) if run.with_retries else self._fresh(run, now)
+        if taken is not None:
+            self._run = run
+        return taken
+
+    def end_run(self) -> None:
+        self._run = None
+
+    def first_of_run(self, now: float) -> Retained | None:
+        """Decide what comes next, and return it. After a KinesisError the next call serves other shards."""
         if self.retained.given_up:
             self.retained.drop_dead_lettered(self._is_dead_lettered)
-        run, self._run = self._run, None
-        if run is not None and run.left and now < run.until and run.decisions == self._manager.decisions:
-            taken = self._next_of(run, now) if run.with_retries else self._fresh(run, now)
-            if taken is not None:
-                self._run = run
-                return taken
         if not self._rate.is_limited:
             return self._decided(now)
         grant = self._rate.granted(self._consumer, now, most=1)
@@ -344,7 +351,7 @@ class BufferedShards:
             if not (emission.deliver or emission.held):
                 continue
             record.attempt = emission.attempt
-            retained = Retained(record, sequence, size_bytes, state.epoch)
+            retained = Retained(record, record.message_id, sequence, size_bytes, state.epoch)
             self.retained.add(retained)
             if emission.was_last:
                 self._give_up(retained, Fate.ENDED_PROCESS, _ENDED_THE_PROCESS, now)

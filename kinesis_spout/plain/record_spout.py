@@ -126,8 +126,10 @@ class RecordSpout(Handle):
 
     def deactivate(self) -> None:
         """Hand out no more tuples until ``activate``. Acks, fails, time-outs and commits continue."""
-        self._opened()
+        streams = self._opened()
         self._active = False
+        for tuples in streams.current.values():
+            tuples.end_run()
 
     def open(self) -> Self:
         """Activate, and return this spout, for ``with`` and for iteration."""

@@ -8,6 +8,8 @@ from collections import deque
 from collections.abc import Callable, Collection, Iterable
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from kinesis_spout.model.record import Record
 from shard_state import SequenceNumber
 
@@ -15,22 +17,20 @@ if TYPE_CHECKING:
     from opentelemetry.trace import Span
 
 
-class Retained:
+class Retained(msgspec.Struct, gc=False):
     """One record that was handed out, or is held. Mutable: the record is its latest delivery."""
 
-    __slots__ = ("epoch", "message_id", "record", "record_id", "sequence", "size_bytes", "span")
-
-    def __init__(self, record: Record, sequence: SequenceNumber, size_bytes: int, epoch: int) -> None:
-        self.record = record
-        self.record_id = record.message_id
-        self.sequence = sequence
-        self.size_bytes = size_bytes
-        self.epoch = epoch
-        """Of the ownership under which it was read."""
-        self.message_id = ""
-        """Of its latest delivery to the user; empty before the first."""
-        self.span: Span | None = None
-        """Of the delivery under way, if it is traced."""
+    record: Record
+    record_id: str
+    """``Record.message_id``."""
+    sequence: SequenceNumber
+    size_bytes: int
+    epoch: int
+    """Of the ownership under which it was read."""
+    message_id: str = ""
+    """Of its latest delivery to the user; empty before the first."""
+    span: "Span | None" = None
+    """Of the delivery under way, if it is traced."""
 
     def take_span(self) -> "Span | None":
         """Return the span, which the caller ends, once."""

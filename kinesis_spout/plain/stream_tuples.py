@@ -119,12 +119,7 @@ class StreamTuples:
             if consumer.fatal is not None:
                 raise consumer.fatal
             with self._lock:
-                now = self._monotonic()
-                if now >= self._manager.expires_at:
-                    self._fail_overdue(now)
-                if not self._is_active() or self._closed or not self._is_certain():
-                    return None
-                taken = self._taken(now)
+                taken = self._taken(self._monotonic())
                 if taken is None:
                     return None
                 message_id, record = taken.message_id, taken.record
@@ -179,6 +174,11 @@ class StreamTuples:
                 return False
             return self._fail(retained, failure, FailReason.FAIL)
 
+    def end_run(self) -> None:
+        """Hand out nothing more without a look at whether the spout is active."""
+        with self._lock:
+            self.shards.end_run()
+
     def fail_overdue(self) -> None:
         with self._lock:
             self._fail_overdue(self._monotonic())
@@ -220,7 +220,11 @@ class StreamTuples:
 
     def _taken(self, now: float) -> Retained | None:
         try:
-            taken = self.shards.take(now)
+            taken = self.shards.next_of_run(now)
+            if taken is None:
+                self._fail_overdue(now)
+                if self._is_active() and not self._closed and self._is_certain():
+                    taken = self.shards.first_of_run(now)
             if taken is None:
                 return None
             record = taken.record

@@ -189,7 +189,8 @@ class LocalShardState:
     def may_read(self) -> bool:
         if self._stage is not _READING or (self.retries.line_of and self.retries.blocks_shard):
             return False
-        return not self.is_congested
+        most_records, most_holes = self._congested_at
+        return self.tracker.unresolved < most_records and self.tracker.holes_read < most_holes
 
     def end_read(self) -> None:
         """Note that the end of the closed shard was read: nothing follows what was handed out so far."""

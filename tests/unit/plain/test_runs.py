@@ -298,6 +298,7 @@ def test_nothing_more_of_a_run_is_handed_out_of_a_deactivated_spout_or_while_zoo
     scene.spout.activate()
     assert scene.spout.next_tuple() is not None
     scene.ports.coordinator.is_heard = False  # type: ignore[attr-defined] # of the one in memory
+    scene.clock.advance(0.011)
     assert scene.spout.next_tuple() is None
     scene.ports.coordinator.is_heard = True  # type: ignore[attr-defined]
     assert len(scene.take()) == 8
