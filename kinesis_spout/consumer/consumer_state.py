@@ -7,13 +7,13 @@ A thread that touches what is listed under "Guarded" holds the lock and does no 
 
 import logging
 import random
+import threading
 from collections.abc import Iterable
 from dataclasses import replace
 from typing import Final
 
 from kinesis_spout.consumer.counters import Counters, Figures
 from kinesis_spout.consumer.dead_lettering import DeadLettering
-from kinesis_spout.consumer.gathering_lock import GatheringLock
 from kinesis_spout.consumer.limits.delivery_rate import DeliveryRate
 from kinesis_spout.consumer.ports import OwnershipListener, Ports
 from kinesis_spout.consumer.sharing import Sharing
@@ -50,7 +50,7 @@ class ConsumerState:
         self.config = config
         self.stream = config.stream_name
         self.ports = ports
-        self.lock = GatheringLock()
+        self.lock = threading.RLock()
 
         # Guarded
         self.manager = _state_manager(config, ports, message_timeout_seconds)

@@ -55,7 +55,8 @@ class SteppedSpout(RecordSpout):
         self._fetches.fetch_due()
         for tuples in streams.current.values():
             tuples.fail_overdue()
-        self._announcements.make()
+        if self._announcements is not None:
+            self._announcements.make()
 
     def crash(self) -> None:
         """End as a killed process does: nothing more is stored, and its shards are free at once."""
