@@ -12,24 +12,13 @@ from contextlib import AbstractContextManager
 from typing import Any, Final, Generic, TypeVar
 
 from kinesis_spout.kinesis.pace import idle_period
-from kinesis_spout.kinesis.read.polling.prefetcher import Prefetcher
-from kinesis_spout.kinesis.read.polling.steps import MAY_BLOCK, Steps
-from kinesis_spout.kinesis.read.reply_getter import ReplyGetter
+from kinesis_spout.kinesis.read.prefetcher import Prefetcher
 from kinesis_spout.model.clock import Clock
-from kinesis_spout.ports import Page, ShardGetter
 
 PAGE_BYTES: Final = 10 * 1024 * 1024
 """AWS: the most bytes that one GetRecords returns."""
 
 PageT = TypeVar("PageT")
-
-
-def read_page(getter: ShardGetter, limit: int) -> Steps[Page]:
-    """Read a page in steps; a getter that only has the port's ``read`` does it in one."""
-    if isinstance(getter, ReplyGetter):
-        return (yield from getter.reading(limit))
-    yield MAY_BLOCK
-    return getter.read(limit)
 
 
 class Room:
@@ -125,7 +114,7 @@ class ShardReader(ABC, Generic[PageT]):
         self.reading_since: float | None = None
         """When the read under way began; monotonic."""
 
-    def fetch(self) -> Steps[float | None]:
+    async def fetch(self) -> float | None:
         """Read a page, if the door wants one now; see ``prefetcher.Fetch``."""
         with self._lock:
             try:
@@ -137,7 +126,7 @@ class ShardReader(ABC, Generic[PageT]):
             self._room.under_way += 1
             self.reading_since = begun_at = self._clock.monotonic()
         try:
-            page = yield from self._read(limit)
+            page = await self._read(limit)
         except Exception as error:  # noqa: BLE001 - as above
             with self._lock:
                 self.reading_since = None
@@ -169,7 +158,7 @@ class ShardReader(ABC, Generic[PageT]):
         """Return the next page's most records; 0: none now, and something will resume the reader."""
 
     @abstractmethod
-    def _read(self, limit: int) -> Steps[PageT]:
+    async def _read(self, limit: int) -> PageT:
         """Ask the getter. Not under the lock."""
 
     @abstractmethod

@@ -1,7 +1,7 @@
-"""One thread that reads the connections of all subscriptions of a consumer.
+"""Reads the connections of all subscriptions of a consumer, in the I/O thread.
 
-It sleeps until a socket is readable, cuts the bytes into events, and queues these with their subscription.
-Subscribing takes a round trip, and runs on a small thread pool.
+When a socket is readable, it cuts the bytes into events, and queues these with their subscription. Subscribing
+takes a round trip, and runs on a few threads of its own.
 
 | what happens to a connection | what follows |
 | --- | --- |
@@ -12,26 +12,30 @@ Subscribing takes a round trip, and runs on a small thread pool.
 | the shard's end | closed |
 """
 
+import asyncio
 import logging
 import math
 import random
 import ssl
+import threading
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from botocore.eventstream import EventStreamMessage
 
 from kinesis_spout.kinesis.calls import translate
+from kinesis_spout.kinesis.io_thread import IO
 from kinesis_spout.kinesis.read.fan_out.subscribe_call import PushedEvents
 from kinesis_spout.kinesis.read.fan_out.subscription import FrameBuffer, Subscription, event_of
-from kinesis_spout.kinesis.read.socket_loop import SocketLoop
 from kinesis_spout.kinesis.retry_policy import Jitter
 from kinesis_spout.model.clock import Clock, SystemClock
 from kinesis_spout.model.errors import KinesisSpoutError, Unavailable
 from shard_state import Position
+
+if TYPE_CHECKING:
+    from concurrent.futures import Future
 
 RENEW_AFTER_SECONDS: Final = 270.0
 """AWS ends a subscription after 300 s. Up to a tenth sooner, so that shards subscribed together are not
@@ -41,7 +45,7 @@ AGAIN_AFTER_SECONDS: Final = 5.0
 SILENCE_SECONDS: Final = 35.0
 """AWS sends an event every few seconds, with or without records. A silent connection is dead."""
 
-_SUBSCRIBING_THREADS: Final = 8
+_SUBSCRIBING_AT_ONCE: Final = 8
 _READ_BYTES: Final = 256 * 1024
 _READS_IN_A_ROW: Final = 16
 """Of one socket, before the others have their turn."""
@@ -76,7 +80,7 @@ class _Link:
 
 
 class SubscriptionReader:
-    """Reads subscriptions. Thread-safe; its thread starts with the first one, and ends with ``close``."""
+    """Reads subscriptions. Thread-safe; it holds the I/O thread from the first one until ``close``."""
 
     def __init__(
         self,
@@ -93,30 +97,64 @@ class SubscriptionReader:
         self._links: dict[Subscription, _Link] = {}
         self._subscribed_at: dict[str, float] = {}
         """When each shard was last subscribed to, by any of its subscriptions."""
-        self._loop = SocketLoop("kinesis-fan-out", self._clock)
-        self._subscribers = ThreadPoolExecutor(_SUBSCRIBING_THREADS, "kinesis-subscribe")
+        self._turns = asyncio.Semaphore(_SUBSCRIBING_AT_ONCE)
+        self._connecting: set[asyncio.Task[None]] = set()
+        self._timers: set[asyncio.TimerHandle] = set()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._closed = False
+        self._lock = threading.Lock()
+        """Guards the loop and ``_closed``; all else belongs to the I/O thread."""
         self.connections = 0
         self.cuts = 0
         """How many broke, or were ended by the other side."""
 
     def open(self, subscription: Subscription) -> None:
         """Read a subscription from its place; also again, after it failed."""
-        self._loop.call(partial(self._opened, subscription))
+        self._call(partial(self._opened, subscription))
 
     def made_room(self, subscription: Subscription) -> None:
-        self._loop.call(partial(self._resumed, subscription))
+        self._call(partial(self._resumed, subscription))
 
     def drop(self, subscription: Subscription) -> None:
-        self._loop.call(partial(self._dropped, subscription))
+        self._call(partial(self._dropped, subscription))
 
     def close(self) -> None:
-        self._loop.call(self._drop_all)
-        self._loop.close()
-        self._subscribers.shutdown(wait=False, cancel_futures=True)  # a call under way closes its connection
+        """Close all connections. Idempotent."""
+        with self._lock:
+            self._closed = True
+            loop, self._loop = self._loop, None
+        if loop is not None and IO.runs(loop):
+            IO.run(self._drop_all())
+            IO.release(loop)
 
-    def _drop_all(self) -> None:
+    def _call(self, function: Callable[[], None]) -> None:
+        with self._lock:
+            if self._closed:
+                return
+            if self._loop is None:
+                self._loop = IO.hold()
+            self._loop.call_soon_threadsafe(function)
+
+    async def _drop_all(self) -> None:
+        for task in self._connecting:
+            task.cancel()
+        for timer in self._timers:
+            timer.cancel()
         for subscription in list(self._links):
             self._dropped(subscription)
+
+    # In the I/O thread
+
+    def _at(self, moment: float, function: Callable[[], None]) -> None:
+        """Call a function at a time of the clock, unless the reader is closed before."""
+
+        def call() -> None:
+            self._timers.discard(timer)
+            function()
+
+        seconds = max(0.0, moment - self._clock.monotonic())
+        timer = asyncio.get_running_loop().call_later(seconds, call)
+        self._timers.add(timer)
 
     # Connecting
 
@@ -134,26 +172,28 @@ class SubscriptionReader:
         last = self._subscribed_at.get(link.subscription.shard_id)
         earliest = -math.inf if last is None else last + self._periods.again_after_seconds
         if earliest > self._clock.monotonic():
-            self._loop.at(earliest, partial(self._start_to_connect, link))
+            self._at(earliest, partial(self._start_to_connect, link))
         else:
             self._start_to_connect(link)
 
     def _start_to_connect(self, link: _Link) -> None:
         if not self._is_over(link):
-            place = link.subscription.place
-            self._subscribers.submit(self._make_connection, link, place)
+            task = asyncio.get_running_loop().create_task(self._make_connection(link))
+            self._connecting.add(task)
+            task.add_done_callback(self._connecting.discard)
 
-    def _make_connection(self, link: _Link, place: Position) -> None:
-        """Runs on the pool."""
+    async def _make_connection(self, link: _Link) -> None:
+        subscription = link.subscription
         try:
-            pushed = self._subscribe(link.subscription.shard_id, place)
+            async with self._turns:
+                if self._is_over(link):
+                    return
+                subscribing = IO.submit(partial(self._subscribe, subscription.shard_id, subscription.place))
+                pushed = await _result_of(subscribing)
         except Exception as error:  # noqa: BLE001 - not hidden: the shard's reader raises it
-            failure = _meant(link.subscription, error)
+            self._failed(link, _meant(subscription, error))
         else:
-            if not self._loop.call(partial(self._connected, link, pushed)):
-                pushed.close()
-            return
-        self._loop.call(partial(self._failed, link, failure))
+            self._connected(link, pushed)
 
     def _connected(self, link: _Link, pushed: PushedEvents) -> None:
         link.is_subscribing = False
@@ -164,9 +204,11 @@ class SubscriptionReader:
         self.connections += 1
         link.pushed, link.frames, link.has_brought = pushed, FrameBuffer(), False
         share = 1 - self._jitter() / 10
-        self._loop.at(now + share * self._periods.renew_after_seconds, partial(self._renew, link, pushed))
-        self._loop.at(now + self._periods.silence_seconds, partial(self._look_whether_alive, link, pushed))
+        self._at(now + share * self._periods.renew_after_seconds, partial(self._renew, link, pushed))
+        self._at(now + self._periods.silence_seconds, partial(self._look_whether_alive, link, pushed))
         self._look_at(link)
+        if pushed.begun_with and not self._take_in(link, pushed.begun_with):
+            return
         self._readable(link)
 
     def _failed(self, link: _Link, failure: KinesisSpoutError) -> None:
@@ -204,12 +246,14 @@ class SubscriptionReader:
 
     def _look_at(self, link: _Link) -> None:
         if link.pushed is not None and not link.is_read:
-            self._loop.watch(link.pushed.connection, partial(self._readable, link))
+            asyncio.get_running_loop().add_reader(
+                link.pushed.connection.fileno(), partial(self._readable, link)
+            )
             link.is_read = True
 
     def _look_away(self, link: _Link) -> None:
         if link.pushed is not None and link.is_read:
-            self._loop.unwatch(link.pushed.connection)
+            asyncio.get_running_loop().remove_reader(link.pushed.connection.fileno())
             link.is_read = False
 
     def _resumed(self, subscription: Subscription) -> None:
@@ -240,7 +284,7 @@ class SubscriptionReader:
                 return
             if not self._take_in(link, data):
                 return
-        self._loop.call(partial(self._readable, link))
+        asyncio.get_running_loop().call_soon(partial(self._readable, link))
 
     def _take_in(self, link: _Link, data: bytes) -> bool:
         """Queue the complete events; False if the connection is no longer read."""
@@ -289,7 +333,20 @@ class SubscriptionReader:
             self._cut(link, f"nothing came for {silence_seconds:g} s")
             return
         since = link.heard_at if link.is_read else now
-        self._loop.at(since + silence_seconds, partial(self._look_whether_alive, link, pushed))
+        self._at(since + silence_seconds, partial(self._look_whether_alive, link, pushed))
+
+
+async def _result_of(subscribing: "Future[PushedEvents]") -> PushedEvents:
+    try:
+        return await asyncio.wrap_future(subscribing)
+    except asyncio.CancelledError:
+        subscribing.add_done_callback(_close_pushed)
+        raise
+
+
+def _close_pushed(subscribing: "Future[PushedEvents]") -> None:
+    if not subscribing.cancelled() and subscribing.exception() is None:
+        subscribing.result().close()
 
 
 def _take_in(link: _Link, frame: EventStreamMessage) -> KinesisSpoutError | None:

@@ -1,7 +1,6 @@
 """Subscriptions over TLS and through proxies, to a service and through a proxy on loopback."""
 
 import socketserver
-import ssl
 import threading
 import time
 from collections.abc import Iterator
@@ -11,12 +10,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from urllib3.util import ssl_
 
-from kinesis_spout.kinesis.calls import ResourceInUse, ResourceNotFound
-from kinesis_spout.kinesis.credentials import Signing
-from kinesis_spout.kinesis.read.fan_out.subscribe_call import PushedSubscriptions, subscribe
-from kinesis_spout.kinesis.wire.calls import Wire
+from kinesis_spout.kinesis.calls import ResourceInUse
+from kinesis_spout.kinesis.read.fan_out.subscribe_call import subscribe
 from kinesis_spout.model.errors import InvalidConfig, KinesisError, Unavailable
 from kinesis_spout.testing import InMemoryStream
 from shard_state import Position
@@ -129,21 +125,6 @@ def test_authorities_of_the_environment_that_are_not_there_are_one_error(
     monkeypatch.setenv("AWS_CA_BUNDLE", "/no/authorities.pem")
     with pytest.raises(Unavailable, match=r"SubscribeToShard failed: SSL validation failed .*`ca_bundle`"):
         way.subscribe(way.client())
-
-
-def test_names_are_verified_for_polls_also_where_urllib3_verifies_them_itself(
-    way: Way, certificate: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(ssl_, "HAS_NEVER_CHECK_COMMON_NAME", False)  # as with LibreSSL
-    address = way.to_service(tls=True).url.replace("127.0.0.1", "localhost")
-    client = way.trusting()
-    wire = Wire(client, Signing(lambda: None), str(certificate))
-    PushedSubscriptions(wire)
-    with pytest.raises(ResourceNotFound, match="no such consumer"):
-        way.subscribe(client)
-
-    with pytest.raises(ssl.SSLCertVerificationError, match="Hostname mismatch"):
-        wire.connections_to(address).open()
 
 
 @pytest.mark.parametrize(("reaches", "raised"), [(99, ResourceInUse), (40, Unavailable)])

@@ -23,7 +23,13 @@ from botocore.credentials import Credentials, ReadOnlyCredentials, RefreshableCr
 from botocore.exceptions import BotoCoreError, ClientError, CredentialRetrievalError, NoCredentialsError
 
 from kinesis_spout.kinesis.calls import SignatureRefused, UnusableConfig
-from kinesis_spout.kinesis.wire.sigv4 import SIGNATURE_REFUSED, Place, SigningSecond, signed_by, text
+from kinesis_spout.kinesis.wire.sigv4 import (
+    SIGNATURE_REFUSED,
+    RequestTemplate,
+    SigningSecond,
+    signed_by,
+    text,
+)
 from kinesis_spout.model.errors import KinesisSpoutError
 
 REST_SECONDS: Final = 5.0
@@ -41,7 +47,7 @@ _VARIABLES: Final = {
     "token": "AWS_SESSION_TOKEN",
 }
 _SIGNER: Final = "kinesis_spout_signer"
-_SIGNED: Final = "kinesis_spout_signed"
+SIGNED: Final = "kinesis_spout_signed"
 _TRIES: Final = "kinesis_spout_tries"
 """Keys of a call's context: what signs it, the access key and token that signed it, the answers so far."""
 
@@ -75,6 +81,11 @@ class RenewedCredentials:
     def method(self) -> str:
         """How botocore found the keys; empty before the first look-up."""
         return "" if self._found is None else str(self._found.method)
+
+    @property
+    def last(self) -> ReadOnlyCredentials | None:
+        """The keys that were found last; None: there are none yet."""
+        return self._frozen
 
     @property
     def are_due(self) -> bool:
@@ -185,12 +196,16 @@ class Signing:
     def sign(self, *, request: Any, **_event: object) -> None:
         """Note who signed a request of botocore's, and sign it again if this machine's clock is wrong."""
         signer = request.context.pop(_SIGNER, None)
-        request.context[_SIGNED] = signed_by(request.headers)
-        place = Place.of(request.method, request.url, request.headers) if self.skew_seconds else None
-        if place is None:
+        request.context[SIGNED] = signed_by(request.headers)
+        template = (
+            RequestTemplate.of(request.method, request.url, request.headers) if self.skew_seconds else None
+        )
+        if template is None:
             return
-        credentials = signer.get_auth_instance(place.scope.service, place.scope.region, "v4").credentials
-        signing = SigningSecond(place, credentials, self.now())
+        credentials = signer.get_auth_instance(
+            template.scope.service, template.scope.region, "v4"
+        ).credentials
+        signing = SigningSecond(template, credentials, self.now())
         for name, value in {**signing.headers, "Authorization": signing.authorization(request.body)}.items():
             del request.headers[name]
             request.headers[name] = value
@@ -217,7 +232,7 @@ class Signing:
             self.credentials.were_accepted |= not code
             return False
         elif context[_TRIES] <= _MOST_TRIES and self.credentials.renewed_after(
-            context.get(_SIGNED, ("", None))
+            context.get(SIGNED, ("", None))
         ):
             return True
         elif not self.credentials.were_accepted:
