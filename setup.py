@@ -47,21 +47,8 @@ def readme_with_absolute_links() -> str:
 
 
 def bill_of_materials() -> dict[str, Any]:
-    """Say in CycloneDX what others wrote of the wheel's files, and what the package depends on."""
+    """Say in CycloneDX what the package depends on; no file of the wheel is by others."""
     package = f"pkg:pypi/{PROJECT['name']}@{PROJECT['version']}"
-    vendored = [
-        {
-            "type": "library",
-            "bom-ref": part["purl"],
-            "name": part["name"],
-            "version": part["version"],
-            "licenses": [{"license": {"id": part["license"]}}],
-            "hashes": [{"alg": "SHA-256", "content": part["sha256"]}],
-            "purl": part["purl"],
-            "evidence": {"occurrences": [{"location": part["file"]}]},
-        }
-        for part in PYPROJECT["tool"]["kinesis-spout"]["vendored"]
-    ]
     required = dict(map(_requirement, PROJECT["dependencies"]))
     optional = {
         name: specifiers
@@ -98,10 +85,10 @@ def bill_of_materials() -> dict[str, Any]:
                 "externalReferences": [{"type": "vcs", "url": PROJECT["urls"]["Repository"]}],
             }
         },
-        "components": [*vendored, *dependencies],
+        "components": dependencies,
         "dependencies": [
-            {"ref": package, "dependsOn": [part["bom-ref"] for part in (*vendored, *dependencies)]},
-            *({"ref": part["bom-ref"]} for part in (*vendored, *dependencies)),
+            {"ref": package, "dependsOn": [part["bom-ref"] for part in dependencies]},
+            *({"ref": part["bom-ref"]} for part in dependencies),
         ],
     }
 

@@ -1,8 +1,7 @@
 """``KinesisSpout``: all doors into one core."""
 
 from collections.abc import Callable
-from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 from kinesis_spout.model.errors import InvalidConfig
 from kinesis_spout.model.record import Record
@@ -20,7 +19,6 @@ if TYPE_CHECKING:
     from kinesis_spout.consumer.ports import Companion
     from kinesis_spout.spark.dataframe.dataframe_runner import Collector
     from kinesis_spout.spark.driver.query import SpoutQuery
-    from kinesis_spout.spark.tasks.coalescing import CoalescingKey, KeyFunction
     from kinesis_spout.spark.tasks.handlers import AnyHandler, ArrowCollector
     from kinesis_spout.spark.tasks.jobs import BatchRunner
     from kinesis_spout.spark.tasks.task import TaskSettings
@@ -54,7 +52,6 @@ class KinesisSpout(RecordSpout):
         handler: Callable[[Any], object],
         *,
         name: str | None = None,
-        coalesce: 'Literal["partition_key"] | KeyFunction | None' = None,
     ) -> "SpoutQuery":
         """Call ``handler(values)`` for each record, on the executors, inside the task that reads it.
 
@@ -68,27 +65,16 @@ class KinesisSpout(RecordSpout):
         it too is given one record at a time unless ``concurrency`` says more. ``record_timeout_seconds`` fails a
         record whose handler takes longer.
 
-        With ``coalesce``, of the records of a shard that are at hand together only the newest of each key is
-        handled. The earlier ones are finished with it, when it is acked, and counted as coalesced. While it waits
-        for a retry, they wait with it and later records of the key behind them, also where ``order`` is
-        "unordered"; then all of them are coalesced again. Keys are looked at within a shard: where one spans
-        shards, a ``QueueCoordinator`` sees to it.
-
         Args:
             spark: a classic session, best one from ``kinesis_spout.spark.session``.
             handler: pickled once, loaded once per Python worker. A plain function or an ``async def``.
             name: the query's name; the application's unless given.
-            coalesce: "partition_key", or a function that gives the key of a record: a str, bytes, an int, a
-                tuple of these, or None for one that is always handled. What it raises fails the record. Pickled
-                like the handler.
 
         Raises:
-            InvalidConfig: ``coalesce`` is none of that, or a function with `order` "key"; or the handler is a
-                generator function.
+            InvalidConfig: the handler is a generator function.
             KinesisSpoutError: what goes wrong at the start is raised here: no such stream, no permission, no
                 ZooKeeper, unreadable progress.
         """
-        from kinesis_spout.spark.tasks.coalescing import CoalescingKey  # noqa: PLC0415
         from kinesis_spout.spark.tasks.handlers import record_handler  # noqa: PLC0415 - plain Python needs no Spark
 
         config = self.config
@@ -97,11 +83,9 @@ class KinesisSpout(RecordSpout):
             self._scheme,
             concurrency=config.concurrency,
             timeout_seconds=config.record_timeout_seconds,
-            coalesces=coalesce is not None,
             traced_for=config.app if config.tracing else None,
         )
-        coalescing = CoalescingKey.of(coalesce, config.order)
-        return self._run(spark, made, name, door="foreach_record", coalescing=coalescing)
+        return self._run(spark, made, name, door="foreach_record")
 
     def foreach_arrow(
         self,
@@ -169,7 +153,6 @@ class KinesisSpout(RecordSpout):
         door: str,
         config: SpoutConfig | None = None,
         companion: "Companion | None" = None,
-        coalescing: "CoalescingKey | None" = None,
     ) -> "SpoutQuery":
         """Start a query whose micro-batches a runner runs; every door on Spark comes through here.
 
@@ -180,7 +163,6 @@ class KinesisSpout(RecordSpout):
             door: what the user called, for the log and for errors.
             config: instead of the spout's own.
             companion: what is stored with the progress, and changes with it.
-            coalescing: what the runner's tasks coalesce records by, if they do.
 
         Raises:
             KinesisSpoutError: as ``foreach_record``.
@@ -207,7 +189,6 @@ class KinesisSpout(RecordSpout):
             name,
             door=door,
             companion=companion,
-            coalescing=coalescing,
         )
 
     def _run(
@@ -217,22 +198,18 @@ class KinesisSpout(RecordSpout):
         name: str | None,
         *,
         door: str,
-        coalescing: "CoalescingKey | None" = None,
     ) -> "SpoutQuery":
         from kinesis_spout.spark.long_tasks.spark_cluster import with_long_tasks  # noqa: PLC0415
         from kinesis_spout.spark.pickled_handler import PickledHandler  # noqa: PLC0415
-        from kinesis_spout.spark.tasks.coalescing import order_with  # noqa: PLC0415
         from kinesis_spout.spark.tasks.handler_runner import HandlerRunner  # noqa: PLC0415
 
         pickled = PickledHandler.of(handler)
 
         def runner(context: "SparkContext", settings: "TaskSettings") -> "BatchRunner":
-            if coalescing is not None:
-                settings = replace(settings, order=order_with(settings.order), coalescing=coalescing)
             jobs = HandlerRunner(context, settings, pickled)
             return with_long_tasks(jobs, context, life_seconds=self.config.long_task_seconds)
 
-        return self.start_batches(spark, runner, name, door=door, coalescing=coalescing)
+        return self.start_batches(spark, runner, name, door=door)
 
     @property
     def scheme(self) -> Callable[[Record], Any]:

@@ -227,8 +227,6 @@ class OwnedShards:
         resting: Collection[str],
         barred: Collection[str],
         most: int | None,
-        *,
-        coalesces: bool,
     ) -> list[SlicePlan]:
         if most == 0:
             return []
@@ -252,7 +250,7 @@ class OwnedShards:
         for shard_id, slices, held in ready:
             if not left:
                 break
-            planned = slices.plan_some(now, held, min(left, part), coalesces=coalesces)
+            planned = slices.plan_some(now, held, min(left, part))
             plans += planned
             left -= sum(plan.most_deliveries for plan in planned)
             if planned:

@@ -435,8 +435,6 @@ class StateManager:
         resting: Collection[str] = (),
         barred: Collection[str] = (),
         most: int | None = None,
-        *,
-        coalesces: bool = False,
     ) -> list[SlicePlan]:
         """Plan every slice that may go out now: of each shard in turn the due retries, then a fresh slice.
 
@@ -447,9 +445,8 @@ class StateManager:
             barred: shards of which nothing may go out yet: a job of theirs died a moment ago.
             most: so many deliveries may be planned; None: any number. The shards that have something to plan have
                 equal parts, and one part is left over, so that one whose slices take long never has all.
-            coalesces: whether one delivery may be for several records of a slice.
         """
-        return self._shards.plan(now, carried, resting, barred, most, coalesces=coalesces)
+        return self._shards.plan(now, carried, resting, barred, most)
 
     def settle(
         self, plan: SlicePlan, outcome: SliceOutcome, now: float, *, delivered: int | None = None

@@ -17,6 +17,7 @@ import sys
 import sysconfig
 import tempfile
 from collections.abc import Callable
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -42,6 +43,11 @@ _FORM: Final = ArrowForm(
 class Outcome(NamedTuple):
     accepted: int
     refused: int
+
+
+def seed_of_the_day() -> int:
+    """Return a seed that no other day begins with, nor comes to in a million replies."""
+    return datetime.now(UTC).toordinal() * 1_000_000
 
 
 def check_damaged(seed: int, count: int) -> Outcome:
@@ -146,7 +152,7 @@ def main() -> None:
     """Check as many replies as were asked for."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--replies", type=int, default=1_000_000)
-    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--seed", type=int, default=seed_of_the_day())
     parser.add_argument("--sanitize", action="store_true", help="build it with sanitizers first, by gcc")
     parser.add_argument("--module", type=Path, help=argparse.SUPPRESS)
     arguments = parser.parse_args()

@@ -10,6 +10,7 @@ import argparse
 import base64
 import contextlib
 import json
+import logging
 import random
 import re
 import socket
@@ -30,6 +31,7 @@ from kinesis_spout.kinesis.retry_policy import Action, Work, reaction_to
 from kinesis_spout.model.errors import KinesisError, KinesisSpoutError
 from kinesis_spout.testing import SteppedProducer
 from shard_state import Position, SequenceNumber
+from tests.fuzz_native import seed_of_the_day
 from tests.support.kinesis.fan_out.frames import chunk, event_frame, exception_frame, initial_response
 from tests.support.kinesis.streams_under_test import QuickClock
 
@@ -633,8 +635,9 @@ def main() -> None:
     """Check as many replies as were asked for."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--replies", type=int, default=1_000_000)
-    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--seed", type=int, default=seed_of_the_day())
     arguments = parser.parse_args()
+    logging.disable(logging.CRITICAL)  # each bad reply is told of
     found = check_replies(arguments.seed, arguments.replies)
     print(
         f"{found.replies:,} replies: {found.accepted:,} good ones, {found.final:,} final errors of AWS, "

@@ -6,7 +6,7 @@ writer* writes dead letters, whose sink can be slow. They share the ``StateManag
 ``lock``; no I/O is done under it.
 
 The housekeeper's work is ``owning.chores``. The leader decides which shards are ours (``owning.leading``);
-``sharing`` holds what this member wants, ``owning.ownership`` acquires it, ``owning.commits`` stores the progress.
+``sharing`` holds what this member wants, ``owning.following`` acquires it, ``owning.commits`` stores the progress.
 
 Transient errors (see ``kinesis.retry_policy``) are retried without end, with back-off, and show in
 ``last_error``. Any other error ends the consumer: the door's next call raises it.
@@ -20,14 +20,14 @@ from contextlib import ExitStack, contextmanager
 from time import monotonic
 from typing import Final
 
+from kinesis_spout.consumer.consumer_log import ConsumerLog
 from kinesis_spout.consumer.consumer_state import ConsumerState
 from kinesis_spout.consumer.dead_lettering import DeadLettering
-from kinesis_spout.consumer.lifecycle import Lifecycle
 from kinesis_spout.consumer.owning.chores import CAP_SECONDS, FIRST_SECONDS, LOOK_AROUND_SECONDS, Chores
 from kinesis_spout.consumer.owning.commits import Commits
 from kinesis_spout.consumer.owning.companion import Companionship
+from kinesis_spout.consumer.owning.following import Following
 from kinesis_spout.consumer.owning.leading import Leading
-from kinesis_spout.consumer.owning.ownership import Ownership
 from kinesis_spout.consumer.ports import Companion, OwnershipListener, Ports
 from kinesis_spout.kinesis.retry_policy import Action, Reaction, RetryPolicy, Tries
 from kinesis_spout.model.errors import AccessDenied, DataLoss, InvalidConfig, KinesisSpoutError
@@ -62,25 +62,23 @@ class Consumer(ConsumerState):
         message_timeout_seconds: float | None,
         door: str = "next_tuple",
         companion: Companion | None = None,
-        order: Order | None = None,
     ) -> None:
-        """``order``: in which records wait for failed ones; None: the config's."""
-        super().__init__(config, ports, message_timeout_seconds=message_timeout_seconds, order=order)
+        super().__init__(config, ports, message_timeout_seconds=message_timeout_seconds)
         self.door = door
         """What the user called."""
-        self._life = Lifecycle(
+        self._log = ConsumerLog(
             stream=config.stream_name, app=config.app, member=ports.coordinator.member, door=door
         )
         self._leading = Leading(
-            ports, self._life, self._check_order, list_seconds=config.shard_list_interval_seconds
+            ports, self._log, self._check_order, list_seconds=config.shard_list_interval_seconds
         )
         self._dead_lettering = DeadLettering(self)
         companionship = Companionship(self, companion)
-        self._ownership = Ownership(self, companionship, self._life)
+        self._following = Following(self, companionship, self._log)
         self._chore_due = threading.Event()
-        self._commits = Commits(self, self._ownership, companionship, self._life, ended=self._chore_due.set)
+        self._commits = Commits(self, self._following, companionship, self._log, ended=self._chore_due.set)
         self._chores = Chores(
-            self, self._life, self._leading, self._ownership, self._commits, resume=self.resume
+            self, self._log, self._leading, self._following, self._commits, resume=self.resume
         )
         self._letter_due = threading.Event()
         self._stopping = False
@@ -101,10 +99,10 @@ class Consumer(ConsumerState):
         start = resolved_now(self.config.start, ports.clock.time(), "initial_position")
         with _named("initial_position"):
             begun = ports.store.open(summary.created, start, shards, arn=summary.arn)
-        self._life.started()
-        self._life.listed(shards)
+        self._log.started()
+        self._log.listed(shards)
         if not self._begin_again(shards):
-            self._life.resolved(self.config.initial_position, start, begun)
+            self._log.resolved(self.config.initial_position, start, begun)
         self.sharing.start(now)
         ports.group.take_part(self._chore_due.set)
         self._await_first_assignment()
@@ -119,7 +117,7 @@ class Consumer(ConsumerState):
         with _named("start_again"):
             before = self.ports.store.begin_again(deployment, start, shards)
         if before is not None:
-            self._life.began_again(deployment, before, start)
+            self._log.began_again(deployment, before, start)
         return before is not None
 
     def _await_first_assignment(self) -> None:
@@ -295,7 +293,7 @@ class Consumer(ConsumerState):
             if self.deliveries.is_limited:
                 self.deliveries.left(self, self.now)
             self.listener = None
-            self._life.stopped(self.fatal, self.counted())
+            self._log.stopped(self.fatal, self.counted())
             with ExitStack() as closing:
                 closing.callback(self.ports.close)
                 if not self._dead_lettering.sink_hangs:
@@ -305,7 +303,7 @@ class Consumer(ConsumerState):
 
     def _store_the_last(self) -> None:
         try:
-            self._ownership.take_lost()
+            self._following.take_lost()
             with self.lock:
                 has_letters = bool(self.letters)
             try:
@@ -329,7 +327,7 @@ class Consumer(ConsumerState):
             self.manager.store_since(_STOPPED_SINCE_SECONDS)
 
         def commit() -> None:
-            self._ownership.take_lost()
+            self._following.take_lost()
             self._commits.commit()
             with self.lock:
                 owned = self.manager.owned
@@ -366,7 +364,7 @@ class Consumer(ConsumerState):
     def _write_letters(self, now: float) -> float:
         chores = self._chores
         # Here too: the housekeeper can be waiting for ZooKeeper when the session must have ended.
-        self._ownership.take_lost()
+        self._following.take_lost()
         if now >= chores.to_dead_letter.until:
             chores.tried(chores.to_dead_letter, self._dead_lettering.write)
         look_at = now + LOOK_AROUND_SECONDS

@@ -52,7 +52,6 @@ class ConsumerState:
         ports: Ports,
         *,
         message_timeout_seconds: float | None,
-        order: Order | None = None,
     ) -> None:
         self.config = config
         self.stream = config.stream_name
@@ -60,7 +59,7 @@ class ConsumerState:
         self.lock = GatheringLock()
 
         # Guarded
-        self.manager = _state_manager(config, order or Order(config.order), ports, message_timeout_seconds)
+        self.manager = _state_manager(config, ports, message_timeout_seconds)
         self.sharing = Sharing(config, ports, self.manager, self.lock)
         """Which shards are ours. Its ``start`` and ``report`` do I/O, and take the lock themselves."""
         self.counters = Counters()
@@ -195,9 +194,7 @@ def _max_spared_seconds(config: SpoutConfig) -> float:
     return DEFAULT_SPARED_SECONDS if config.run_end is None else 0.0
 
 
-def _state_manager(
-    config: SpoutConfig, order: Order, ports: Ports, message_timeout_seconds: float | None
-) -> StateManager:
+def _state_manager(config: SpoutConfig, ports: Ports, message_timeout_seconds: float | None) -> StateManager:
     return StateManager(
         app_instance=ports.coordinator.member,
         random=random.random,
@@ -208,7 +205,7 @@ def _state_manager(
             cap_seconds=config.retry_backoff_cap_seconds,
             jitter=config.retry_jitter,
         ),
-        order=order,
+        order=Order(config.order),
         guarantee=Guarantee(config.guarantee),
         capacity=Capacity(records=config.max_pending, holes=config.max_holes),
         limits=SliceLimits(records=config.max_records_per_slice),

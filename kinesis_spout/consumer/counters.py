@@ -21,8 +21,6 @@ class Counters:
     delivered: int = 0
     """Deliveries to the user's code, retries included."""
     acked: int = 0
-    coalesced: int = 0
-    """Records finished without a delivery, because a later one of their key was handled in their place."""
     retried: int = 0
     timed_out: int = 0
     """Deliveries that the message time-out ended. Of a job on Spark: the records known to be to blame."""
@@ -56,10 +54,10 @@ class Counters:
 
     @property
     def finished(self) -> int:
-        return self.acked + self.coalesced + self.dead_lettered + self.skipped
+        return self.acked + self.dead_lettered + self.skipped
 
 
-class GivenUp(NamedTuple):
+class GivenUpKind(NamedTuple):
     reason: str
     """As in the dead letter: exhausted, rejected or expired."""
     error: str
@@ -78,15 +76,15 @@ class Figures:
         """Seconds of user code for one record: the mean of its slice."""
         self.commits = Distribution(CALLS)
         """Seconds of a commit."""
-        self.given_up: Counter[GivenUp] = Counter()
+        self.given_up: Counter[GivenUpKind] = Counter()
         self.committed_at: float | None = None
         """When everything that was finished had been stored; monotonic, None before the first time."""
         self._acks = 0
 
     def gave_up(self, reason: str, error: str) -> None:
-        kind = GivenUp(reason, error)
+        kind = GivenUpKind(reason, error)
         if kind not in self.given_up and len(self.given_up) >= _MAX_KINDS:
-            kind = GivenUp(reason, _OTHERS)
+            kind = GivenUpKind(reason, _OTHERS)
         self.given_up[kind] += 1
 
     def acked(self, count: int, attempt: int) -> range:

@@ -6,7 +6,7 @@ from dataclasses import replace
 from msgspec.structs import asdict
 
 from kinesis_spout.consumer.limits.delivery_rate import DeliveryRate
-from kinesis_spout.consumer.ports import History, Ports
+from kinesis_spout.consumer.ports import Ports
 from kinesis_spout.dead_letters.sink_url import open_sink
 from kinesis_spout.kinesis import (
     KinesisClientSettings,
@@ -66,9 +66,8 @@ class RealPorts:
     def names(self, config: SpoutConfig) -> list[str]:
         return stream_names(client_settings(config).connect(), clock=self.clock)
 
-    def history(self) -> History:
-        began, streams = begun_streams(self._session, self._config.zookeeper_root, self._config.app)
-        return History(began=began, streams=streams)
+    def begun(self) -> tuple[float | None, frozenset[str]]:
+        return begun_streams(self._session, self._config.zookeeper_root, self._config.app)
 
     def open(self, config: SpoutConfig) -> Ports:
         """Open the ports of one stream. A failed step closes what the steps before it opened.

@@ -52,14 +52,6 @@ class Ports:
         self.close()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class History:
-    began: float | None = None
-    """When it first began on any stream, in seconds since the epoch, by the store's clock; None: never."""
-    streams: frozenset[str] = frozenset()
-    """The names of the streams on which it has begun."""
-
-
 class StreamsPorts(Protocol):
     """The outside world of a spout: opens the ports of each stream and holds what they share. Thread-safe."""
 
@@ -74,8 +66,11 @@ class StreamsPorts(Protocol):
         """
         ...
 
-    def history(self) -> History:
-        """Return what is stored of the application."""
+    def begun(self) -> tuple[float | None, frozenset[str]]:
+        """Return when the application first began, and the names of the streams on which it has begun.
+
+        The time is in seconds since the epoch, by the store's clock; None: it never began.
+        """
         ...
 
     def open(self, config: SpoutConfig) -> Ports:
@@ -102,8 +97,8 @@ class GivenPorts:
         del config
         return []
 
-    def history(self) -> History:
-        return History()
+    def begun(self) -> tuple[float | None, frozenset[str]]:
+        return None, frozenset()
 
     def open(self, config: SpoutConfig) -> Ports:
         del config

@@ -16,10 +16,11 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass
-from typing import Final, Generic, Protocol, TypeVar
+from typing import Final, Protocol, TypeVar
 
 from kinesis_spout.consumer.consumer import Consumer, check_order
 from kinesis_spout.consumer.counters import Counters
+from kinesis_spout.consumer.open_streams import OpenStreams
 from kinesis_spout.consumer.ports import Ports, StreamsPorts
 from kinesis_spout.model.errors import KinesisSpoutError, StreamNotFound
 from kinesis_spout.settings import SpoutConfig
@@ -100,10 +101,10 @@ class FoundStreams:
         younger = self._config.of_stream(found.stream, begins_at_its_start=True)
         if found.is_named or younger == config:
             return config
-        history = self._ports.history()
-        if history.began is None or found.name in history.streams:
+        began, streams = self._ports.begun()
+        if began is None or found.name in streams:
             return config
-        return younger if is_younger(ports.lister.summary().created, history.began) else config
+        return younger if is_younger(ports.lister.summary().created, began) else config
 
 
 class OneStream(Protocol):
@@ -130,7 +131,7 @@ R = TypeVar("R")
 S = TypeVar("S", bound=OneStream)
 
 
-class StreamSet(Generic[S]):
+class StreamSet(OpenStreams[FoundStream, S]):
     """What a door reads each stream with, by the stream's name. Mutable; thread-safe.
 
     Args:
@@ -145,35 +146,20 @@ class StreamSet(Generic[S]):
         ports: StreamsPorts,
         open_one: Callable[[SpoutConfig, Ports], S],
     ) -> None:
+        super().__init__(lock=threading.Lock(), look_seconds=config.stream_list_interval_seconds)
         self._config = config
         self._ports = ports
         self._open_one = open_one
         self._found = FoundStreams(config, ports)
-        self._lock = threading.Lock()
-        """Guards the five below."""
-        self._current: Mapping[str, S] = {}
         self._to_close: list[S] = []
-        self._closing = False
-        self._gone: Mapping[str, BaseException] = {}
+        """Guarded by the lock."""
         self._past: list[Counters] = []
         self._closed = threading.Event()
         self.error: BaseException | None = None
         """What has ended the whole set: an error of one stream that no other can make good."""
-        self._told: dict[str, str] = {}
-        """Logged reasons why a stream could not be opened."""
-        self._look_at = 0.0
+        self._next_look_at = 0.0
         self._wake = threading.Event()
         self._watcher: threading.Thread | None = None
-
-    @property
-    def current(self) -> Mapping[str, S]:
-        """The streams that are read now, or were at the end, by name. An immutable snapshot."""
-        return self._current
-
-    @property
-    def gone(self) -> Mapping[str, BaseException]:
-        """The streams that have ended while others are read, and why; the set looks for them again."""
-        return self._gone
 
     @property
     def is_closed(self) -> bool:
@@ -189,7 +175,7 @@ class StreamSet(Generic[S]):
     @property
     def is_done(self) -> bool:
         """Whether all streams have come up to the end of their settings, and no other is waited for."""
-        current = self._current.values()
+        current = self.current.values()
         if self.error is not None or self._waits_for_others or not current:
             return False
         return all(each.is_done for each in current)
@@ -207,7 +193,7 @@ class StreamSet(Generic[S]):
         except BaseException:
             self.close()
             raise
-        self._look_at = self._ports.clock.monotonic() + self._config.stream_list_interval_seconds
+        self._next_look_at = self._ports.clock.monotonic() + self._look_seconds
 
     def watch(self, over: Callable[[], None] | None = None) -> None:
         """Start the thread that calls ``tend``, after ``start``.
@@ -224,7 +210,7 @@ class StreamSet(Generic[S]):
     def close(self) -> None:
         """Stop all streams, then close what they share. Raises the first error. May be called twice."""
         with self._lock:
-            is_first, self._closing = not self._closing, True
+            is_first, self._is_closing = not self._is_closing, True
         if is_first:
             try:
                 self._close()
@@ -238,7 +224,7 @@ class StreamSet(Generic[S]):
         if self._watcher is not None and self._watcher is not threading.current_thread():
             self._watcher.join()
         with self._lock:
-            left, self._to_close = [*self._current.values(), *self._to_close], []
+            left, self._to_close = [*self.current.values(), *self._to_close], []
         with ExitStack() as closing:
             closing.callback(self._ports.close)
             if left:
@@ -259,12 +245,12 @@ class StreamSet(Generic[S]):
             raise _together(ports)
         started = _of_all(lambda each: self._opened(each, ports[each.name]), found)  # type: ignore[arg-type]
         with self._lock:
-            self._current = {
+            self.current = {
                 each.name: made
                 for each, made in zip(found, started, strict=True)
                 if not isinstance(made, BaseException)
             }
-        if len(self._current) < len(found):
+        if len(self.current) < len(found):
             raise _together({each.name: made for each, made in zip(found, started, strict=True)})
         self._divide()
 
@@ -309,19 +295,11 @@ class StreamSet(Generic[S]):
 
     def _end_one_of_several(self, name: str, error: BaseException) -> None:
         with self._lock:
-            ended = self._current.get(name)
-            if ended is None:
+            if name not in self.current:
                 return
-            self._current = {each: made for each, made in self._current.items() if each != name}
-            self._to_close.append(ended)
-            self._gone = {**self._gone, name: error}
-            is_last = not self._current
-        _log.error(
-            "stream %s has ended: %s. The other streams are read on; it is looked for every %g s",
-            name,
-            error,
-            self._config.stream_list_interval_seconds,
-        )
+            self._to_close.append(self._left(name))
+            self._say_gone(name, error)
+            is_last = not self.current
         if is_last and not self._waits_for_others:
             self.fail(error)
 
@@ -338,9 +316,9 @@ class StreamSet(Generic[S]):
             self._close_ended(made)
         if to_close:
             self._divide()
-        if self._ports.clock.monotonic() >= self._look_at:
-            self._look()
-            self._look_at = self._ports.clock.monotonic() + self._config.stream_list_interval_seconds
+        if self._ports.clock.monotonic() >= self._next_look_at:
+            self.open_new()
+            self._next_look_at = self._ports.clock.monotonic() + self._look_seconds
 
     def _watch(self, over: Callable[[], None] | None) -> None:
         seconds = _LOOK_SECONDS if self._config.is_several else None
@@ -349,11 +327,11 @@ class StreamSet(Generic[S]):
                 self.tend()
             except Exception as error:  # noqa: BLE001 - whatever ended the thread must reach the user
                 self.fail(error)
-            if self._closing or self.error is not None or self.is_done:
+            if self._is_closing or self.error is not None or self.is_done:
                 break
             self._wake.wait(seconds)
             self._wake.clear()
-        if not self._closing and over is not None:
+        if not self._is_closing and over is not None:
             over()
 
     def look(self) -> None:
@@ -366,41 +344,17 @@ class StreamSet(Generic[S]):
         except KinesisSpoutError as error:
             _log.warning("after a stream had ended, its last progress could not be stored: %s", error)
 
-    def _look(self) -> None:
-        try:
-            wanted = [each for each in self._found.find() if each.name not in self.current]
-        except KinesisSpoutError as error:
-            self._tell("", f"streams cannot be listed now: {error}")
-            return
-        self._told.pop("", None)
-        for found in wanted:
-            if self._closing:
-                return
-            self._open_late(found)
+    def _find(self) -> Mapping[str, FoundStream]:
+        return {found.name: found for found in self._found.find()}
 
-    def _open_late(self, found: FoundStream) -> None:
-        """Open a stream while others are read. An error is logged, and the opening is tried again."""
-        name = found.name
-        try:
-            made = self._opened(found, self._checked_ports(found))
-        except KinesisSpoutError as error:
-            if name not in self.gone or not isinstance(error, StreamNotFound):
-                self._tell(name, f"stream {name} cannot be read yet: {error}")
-            return
-        with self._lock:
-            if self._closing:
-                self._to_close.append(made)
-                return
-            self._current = {**self._current, name: made}
-            self._gone = {each: why for each, why in self._gone.items() if each != name}
-        self._told.pop(name, None)
-        _log.info("stream %s is read from now on", name)
+    def _open_late(self, found: FoundStream) -> S:
+        return self._opened(found, self._checked_ports(found))
+
+    def _joined(self, _name: str, _made: S) -> None:
         self._divide()
 
-    def _tell(self, what: str, message: str) -> None:
-        if self._told.get(what) != message:
-            self._told[what] = message
-            _log.error("%s; it is tried again every %g s", message, self._config.stream_list_interval_seconds)
+    def _refused(self, made: S) -> None:
+        self._to_close.append(made)
 
     def _divide(self) -> None:
         streams = list(self.current.values())

@@ -1,4 +1,4 @@
-"""Sinks of given-up records: folders, S3, Hadoop, another stream.
+"""Sinks of given-up records: folders, S3, HDFS, another stream.
 
 ``shard_state`` decides when a record is given up; ``operations`` puts it back. Begin with ``sink_url``.
 """

@@ -29,21 +29,17 @@ _log = logging.getLogger(__name__)
 
 
 class JsonLinesSink(LinesSink):
-    """A local directory, made at the first write. Processes of several applications may share it."""
+    """A local directory, made at the first write. Processes of several applications may share it.
+
+    Mutable: holds a file of each kind that was appended to.
+    """
 
     def __init__(
         self, directory: str | Path, *, max_file_bytes: int = MAX_FILE_BYTES, clock: Clock | None = None
     ) -> None:
-        super().__init__(_LocalDirectory(Path(directory), max_file_bytes, clock or SystemClock()))
-
-
-class _LocalDirectory:
-    """``Lines``. Mutable: holds a file of each kind that was appended to."""
-
-    def __init__(self, directory: Path, max_file_bytes: int, clock: Clock) -> None:
-        self._directory = directory
+        self._directory = Path(directory)
         self._max_file_bytes = max_file_bytes
-        self._clock = clock
+        self._clock = clock or SystemClock()
         self._files: dict[str, _LineFiles] = {}
 
     def check_writable(self) -> None:
@@ -59,7 +55,7 @@ class _LocalDirectory:
     def append(self, kind: str, lines: Iterable[bytes]) -> None:
         self._of(kind).append(lines)
 
-    def read(self, kind: str) -> Iterator[tuple[str, bytes]]:
+    def lines(self, kind: str) -> Iterator[tuple[str, bytes]]:
         return self._of(kind).read()
 
     def close(self) -> None:

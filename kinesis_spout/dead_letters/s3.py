@@ -1,4 +1,4 @@
-"""Dead letters on S3 and compatible stores, through PyArrow: no Hadoop, no JVM.
+"""Dead letters on S3 and compatible stores, through PyArrow with what boto3 finds.
 
 An object exists as a whole or not at all, so each write is one new object under its final name. Region,
 endpoint (also FIPS and dual stack), credentials (also roles and profiles), CA bundle and proxies are found as
@@ -6,7 +6,7 @@ boto3 finds them; ``?region=`` and ``?endpoint_override=`` in the URL win. Every
 does not answer is an error within seconds.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from typing import Any, Final, NamedTuple
 from urllib.parse import parse_qsl, unquote, urlsplit
@@ -18,37 +18,17 @@ from botocore.configprovider import ConfiguredEndpointProvider
 from botocore.exceptions import BotoCoreError, ClientError
 from botocore.utils import get_environ_proxies
 
-from kinesis_spout.dead_letters.stored_letters import LinesSink, WholeFiles
+from kinesis_spout.dead_letters.remote_files import RemoteFilesSink, fs
 from kinesis_spout.kinesis.calls import said_by_boto3
 from kinesis_spout.model.clock import Clock
 from kinesis_spout.model.errors import DeadLetterError, InvalidConfig
-from kinesis_spout.model.extras import missing_extra
-
-try:
-    import pyarrow as pa
-    from pyarrow import fs
-except ImportError as missing:
-    raise missing_extra("dead letters on s3://", "arrow", ["pyarrow"]) from missing
 
 CONNECT_SECONDS: Final = 5
 REQUEST_SECONDS: Final = 20
 TRIES: Final = 3
-CHUNK_BYTES: Final = 4 * 1024 * 1024
 
 _PARAMETERS: Final = ("region", "endpoint_override")
 _DEFAULT_REGION: Final = "us-east-1"
-
-
-class S3Sink(LinesSink):
-    """The objects below ``s3://bucket/prefix``, with ``?region=`` and ``?endpoint_override=`` if needed.
-
-    ``session`` makes the boto3 session of the connection. Raises InvalidConfig for an invalid URL.
-    """
-
-    def __init__(
-        self, url: str, *, session: Callable[[], boto3.Session] = boto3.Session, clock: Clock | None = None
-    ) -> None:
-        super().__init__(_S3Prefix(url, session, clock))
 
 
 class _Credentials(NamedTuple):
@@ -57,16 +37,21 @@ class _Credentials(NamedTuple):
     token: str | None
 
 
-class _S3Prefix(WholeFiles):
-    """Mutable: credentials are renewed."""
+class S3Sink(RemoteFilesSink):
+    """The objects below ``s3://bucket/prefix``, with ``?region=`` and ``?endpoint_override=`` if needed.
 
-    def __init__(self, url: str, session: Callable[[], boto3.Session], clock: Clock | None) -> None:
-        address, self._bucket, self._prefix, parameters = _parsed(url)
-        super().__init__(address, clock)
-        self._parameters = parameters
+    ``session`` makes the boto3 session of the connection. Mutable: credentials are renewed. Raises InvalidConfig
+    for an invalid URL.
+    """
+
+    def __init__(
+        self, url: str, *, session: Callable[[], boto3.Session] = boto3.Session, clock: Clock | None = None
+    ) -> None:
+        address, self._bucket, self._prefix, self._parameters = _parsed(url)
+        super().__init__(address, clock=clock)
         self._make_session = session
         self._session: boto3.Session | None = None
-        self._opened: tuple[_Credentials, fs.S3FileSystem] | None = None
+        self._used: _Credentials | None = None
 
     def check_writable(self) -> None:
         """Begin and abort an upload: that needs the bucket and permission to write, and leaves nothing."""
@@ -75,34 +60,28 @@ class _S3Prefix(WholeFiles):
             upload = client.create_multipart_upload(Bucket=self._bucket, Key=key)
             client.abort_multipart_upload(Bucket=self._bucket, Key=key, UploadId=upload["UploadId"])
 
-    def create(self, name: str, lines: Iterable[bytes]) -> None:
-        # All of it first: an object whose lines end halfway must not be made.
-        data = b"".join(line + b"\n" for line in lines)
-        with self._translated("write to"), self._file_system().open_output_stream(self._path(name)) as stream:
+    def _create(self, name: str, data: bytes) -> None:
+        file_system, directory = self._connected()
+        with file_system.open_output_stream(f"{directory}/{name}") as stream:
             stream.write(data)
 
-    def names(self) -> list[str]:
-        with self._translated("list"):
-            file_system = self._file_system()
-            found = file_system.get_file_info(fs.FileSelector(self._path(), allow_not_found=True))
-            # PyArrow reports a missing bucket as empty.
-            if not found and file_system.get_file_info(self._bucket).type is fs.FileType.NotFound:
-                raise DeadLetterError(f"expected the bucket of {self.address!r} to exist, found none")
-            return [info.base_name for info in found if info.type is fs.FileType.File]
+    def _names(self) -> list[str]:
+        found = super()._names()
+        # PyArrow reports a missing bucket as empty.
+        if not found and self._connected()[0].get_file_info(self._bucket).type is fs.FileType.NotFound:
+            raise DeadLetterError(f"expected the bucket of {self.address!r} to exist, found none")
+        return found
 
-    def chunks(self, name: str) -> Iterator[bytes]:
-        with self._translated("read"):
-            stream = self._file_system().open_input_stream(self._path(name))
-        with stream:
-            while chunk := self._next_chunk(stream):
-                yield chunk
-
-    def close(self) -> None:
-        self._opened = None
+    def _connected(self) -> tuple[fs.FileSystem, str]:
+        credentials = self._credentials()
+        if self._opened is None or self._used != credentials:
+            directory = f"{self._bucket}/{self._prefix}".rstrip("/")
+            self._opened, self._used = (self._connect(credentials), directory), credentials
+        return self._opened
 
     @property
     def _region(self) -> str:
-        return self._parameters.get("region") or self._connected().region_name or _DEFAULT_REGION
+        return self._parameters.get("region") or self._aws().region_name or _DEFAULT_REGION
 
     @property
     def _endpoint(self) -> str | None:
@@ -119,7 +98,7 @@ class _S3Prefix(WholeFiles):
         return endpoint
 
     def _client(self) -> Any:
-        return self._connected().client(
+        return self._aws().client(
             "s3",
             region_name=self._region,
             endpoint_url=self._endpoint,
@@ -153,22 +132,16 @@ class _S3Prefix(WholeFiles):
 
     @property
     def _core(self) -> botocore.session.Session:
-        core: botocore.session.Session = self._connected()._session  # noqa: SLF001 - boto3 does not show it
+        core: botocore.session.Session = self._aws()._session  # noqa: SLF001 - boto3 does not show it
         return core
 
-    def _connected(self) -> boto3.Session:
+    def _aws(self) -> boto3.Session:
         if self._session is None:
             self._session = self._make_session()
         return self._session
 
-    def _file_system(self) -> fs.S3FileSystem:
-        credentials = self._credentials()
-        if self._opened is None or self._opened[0] != credentials:
-            self._opened = credentials, self._connect(credentials)
-        return self._opened[1]
-
     def _credentials(self) -> _Credentials:
-        found = self._connected().get_credentials()
+        found = self._aws().get_credentials()
         frozen = None if found is None else found.get_frozen_credentials()
         if frozen is None or frozen.access_key is None or frozen.secret_key is None:
             raise DeadLetterError(
@@ -196,21 +169,13 @@ class _S3Prefix(WholeFiles):
             **self._route(address),
         )
 
-    def _next_chunk(self, stream: pa.NativeFile) -> bytes:
-        with self._translated("read"):
-            return bytes(stream.read(CHUNK_BYTES))
-
-    def _path(self, *names: str) -> str:
-        return "/".join(part for part in (self._bucket, self._prefix, *names) if part)
-
     @contextmanager
     def _translated(self, verb: str) -> Iterator[None]:
         try:
             yield
         except (OSError, BotoCoreError, ClientError) as error:
-            self._session = (
-                None  # the next try looks for credentials anew: another program may have renewed them
-            )
+            # The next try looks for credentials anew: another program may have renewed them.
+            self._session = self._opened = None
             raise DeadLetterError(
                 f"expected to {verb} {self.address!r}, got {said_by_boto3(error)}; check that the bucket exists, "
                 f"its region ({self.address}?region=...), and the credentials' permissions there"

@@ -31,7 +31,6 @@ agrees with the query's column.
 | - subscribed to just now | 5-5.5 s | the same |
 | to list, to put | 0.1-0.2 s, doubled up to 5 s | 60 s unless it is said otherwise; each shard that refuses |
 | to list at a query's start, to open its progress | 0.5-1 s | without end |
-| to publish a query's progress | 0.25-0.5 s | without end |
 | a consumer's chores | 0.5-1 s, doubled up to 10 s | without end; the last commit 30 s |
 
 A row is of failures that are waited for alike: a stray denial behind throttles is the first of its kind.

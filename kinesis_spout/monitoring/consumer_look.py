@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-from kinesis_spout.consumer.counters import Counters, GivenUp
+from kinesis_spout.consumer.counters import Counters, GivenUpKind
 from kinesis_spout.model.distribution import Counted
 from shard_state import SequenceNumber, ShardPhase, ShardStatus
 
@@ -91,7 +91,7 @@ class ConsumerLook:
     is_standby: bool
     counters: Counters
     failures: Mapping[str, int]
-    given_up: Mapping[GivenUp, int]
+    given_up: Mapping[GivenUpKind, int]
     attempts: Counted
     ages: Counted
     handling: Counted

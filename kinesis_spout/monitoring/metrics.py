@@ -74,8 +74,6 @@ CONSUMER: Final = (
     _counter("failures", (*_STREAM, "error"),
         "Failures, by the exception's type and the line that raised it (at most 100 kinds, then `others`).",
         "{failure}"),
-    _counter("records_coalesced", _STREAM,
-        "Records that were finished without a delivery, because a later one of their key was handled."),
     _counter("records_expired", _STREAM, "Records that were too old when they were to be delivered."),
     _counter("records_skipped", _STREAM, "Of the expired records, those that were skipped."),
     _counter("read_bytes", _STREAM, "Bytes of records that were read.", "By"),

@@ -276,7 +276,6 @@ def _of_consumer(look: ConsumerLook, *, per_shard: bool) -> Iterator[Sample]:
             "records_retried": counters.retried,
             "records_timed_out": counters.timed_out,
             "records_dead_lettered": counters.dead_lettered,
-            "records_coalesced": counters.coalesced,
             "records_expired": counters.expired,
             "records_skipped": counters.skipped,
             "read_bytes": counters.bytes_read,
@@ -429,7 +428,7 @@ def _of_query(query: HasProgress) -> Iterator[Sample]:
 
 
 def _told(offset: Any) -> Mapping[str, Any] | None:
-    """What our reader says of itself in a query's progress (see ``structured.source_progress``), if it is ours."""
+    """What our reader says of itself in a query's progress, if it is ours."""
     document = json.loads(offset) if isinstance(offset, str) else offset
     return document.get("kinesis") if isinstance(document, Mapping) else None
 

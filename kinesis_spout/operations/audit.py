@@ -7,7 +7,6 @@ application is not there any more, ZooKeeper does not answer), the change stays,
 import getpass
 import logging
 import socket
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final, Self
 
@@ -71,19 +70,8 @@ class Audit:
         self._config = config
         self._by = by or Operator.here()
 
-    def note(self, progress: StoredProgress, what: str, of: str) -> None:
-        self._note(what, of, progress.group.write_audit)
-
-    def note_apart(self, what: str, of: str) -> None:
-        """The same for an operation that is not connected to ZooKeeper."""
-
-        def write(entry: bytes) -> bool:
-            with self._world.progress(self._config) as progress:
-                return progress.group.write_audit(entry)
-
-        self._note(what, of, write)
-
-    def _note(self, what: str, of: str, write: Callable[[bytes], bool]) -> None:
+    def note(self, progress: StoredProgress | None, what: str, of: str) -> None:
+        """Log and store an entry; without a session (``progress``) log it only."""
         by = self._by
         entry = AuditEntry(
             at=self._world.time(),
@@ -95,8 +83,10 @@ class Audit:
         )
         place = f"{self._config.app} on {self._config.stream_name}"
         _log.info("%s: %s %s, by %s (%s): %s", place, what, entry.of, entry.who, entry.door, entry.why or "-")
+        if progress is None:
+            return
         try:
-            write(msgspec.json.encode(entry))
+            progress.group.write_audit(msgspec.json.encode(entry))
         except StoreError as error:
             self._world.listener.note(f"the audit entry of this change could not be stored: {error}")
 

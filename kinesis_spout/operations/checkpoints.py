@@ -21,7 +21,7 @@ from kinesis_spout.model.record import Record
 from kinesis_spout.operations.audit import Audit, Operator
 from kinesis_spout.operations.errors import NotFound, WrongArguments
 from kinesis_spout.operations.shards import unfinished_document
-from kinesis_spout.operations.world import Stream, World, begun_progress
+from kinesis_spout.operations.world import StreamAccess, World, begun_progress
 from kinesis_spout.settings import SpoutConfig
 from kinesis_spout.settings.grammar.positions import parse_position, resolved
 from kinesis_spout.settings.setting_messages import NotAllowed
@@ -240,7 +240,7 @@ def planned_forgetting(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Count:
+class RecordCount:
     records: int
     is_least: bool = False
     """There are more: counting ended at its limit."""
@@ -259,9 +259,9 @@ class ResetEffect:
     after: str | None
     """None for a shard that keeps what is stored."""
     reason: str | None
-    again: Count | None = None
+    again: RecordCount | None = None
     """Finished records that would be delivered again; None where it cannot be said."""
-    skipped: Count | None = None
+    skipped: RecordCount | None = None
     """Unfinished records that would never be delivered; None where it cannot be said."""
     problem: str | None = None
 
@@ -308,7 +308,7 @@ def reset_as_previewed(
         carry_out()
 
 
-def _counted(move: Move, stream: Stream) -> ResetEffect:
+def _counted(move: Move, stream: StreamAccess) -> ResetEffect:
     effect = ResetEffect(**move.document())
     before, after = move.before, move.after
     if before is None or after is None:
@@ -322,7 +322,7 @@ def _counted(move: Move, stream: Stream) -> ResetEffect:
             ends=lambda record: record.sequence > _last_finished(before),
         )
         skipped = (
-            Count(records=0)
+            RecordCount(records=0)
             if before.is_shard_end
             else _count(
                 stream,
@@ -338,29 +338,29 @@ def _counted(move: Move, stream: Stream) -> ResetEffect:
 
 
 def _count(
-    stream: Stream,
+    stream: StreamAccess,
     shard_id: str,
     start: Position,
     *,
     counts: Callable[[Record], bool],
     ends: Callable[[Record], bool],
-) -> Count:
+) -> RecordCount:
     records, read, oldest = 0, 0, None
     with closing(stream.open_getter(shard_id, start)) as getter:
         for _ in range(_MAX_PAGES):
             page = getter.read(_PAGE_RECORDS)
             for record in page.records:
                 if ends(record):
-                    return Count(records=records, oldest=oldest)
+                    return RecordCount(records=records, oldest=oldest)
                 if counts(record):
                     records += 1
                     oldest = oldest if oldest is not None else record.arrival_timestamp
             read += len(page.records)
             if page.at_end or (page.millis_behind_latest == 0 and not page.holds_at_least(_PAGE_RECORDS)):
-                return Count(records=records, oldest=oldest)
+                return RecordCount(records=records, oldest=oldest)
             if read >= _COUNTED_RECORDS:
                 break
-    return Count(records=records, is_least=True, oldest=oldest)
+    return RecordCount(records=records, is_least=True, oldest=oldest)
 
 
 def _last_finished(checkpoint: Checkpoint) -> SequenceNumber:

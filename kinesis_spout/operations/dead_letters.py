@@ -25,6 +25,7 @@ from kinesis_spout.model.dead_letter import DeadLetter
 from kinesis_spout.model.errors import InvalidConfig, MissingExtra, StoreError, StoreUnavailable
 from kinesis_spout.operations.audit import Audit, Operator
 from kinesis_spout.operations.errors import NotFound, RedriveRuns
+from kinesis_spout.operations.stored_progress import StoredProgress
 from kinesis_spout.operations.streams import data_document
 from kinesis_spout.operations.world import World
 from kinesis_spout.ports import DeadLetterSink
@@ -271,9 +272,12 @@ def put_back(
     rate: float | None = None,
     stop: threading.Event | None = None,
     by: Operator | None = None,
+    stopped_by: Callable[[], Operator | None] = lambda: None,
     done: Callable[[int], object] = lambda _count: None,
 ) -> int:
     """Redrive what was chosen, and report the progress; see ``ChosenLetters.redrive``.
+
+    ``stopped_by`` says afterwards who set ``stop``, for the audit.
 
     Raises:
         RedriveRuns: nothing was put.
@@ -290,22 +294,41 @@ def put_back(
         advance(letters)
         done(letters)
 
-    try:
-        with (
-            _alone(world, config, by, force=force) as check,
-            world.listener.progress("letters redriven", len(chosen)) as advance,
-        ):
-            client = world.client(config)
-            return chosen.redrive(client, force=force, rate=rate, stop=stop, check=check, done=put)
-    finally:
-        if count:
-            what = f"{count:,} of {len(chosen):,} letters: {chosen.choice.text}"
-            Audit(world, config, by).note_apart("redrive", what)
+    with _alone(world, config, by, force=force) as hold:
+        try:
+            with world.listener.progress("letters redriven", len(chosen)) as advance:
+                client = world.client(config)
+                chosen.redrive(client, force=force, rate=rate, stop=stop, check=hold.check, done=put)
+        finally:
+            if count:
+                what = f"{count:,} of {len(chosen):,} letters: {chosen.choice.text}"
+                Audit(world, config, by).note(hold.progress, "redrive", what)
+        stopper = stopped_by()
+        if stopper is not None and count < len(chosen):
+            Audit(world, config, stopper).note(hold.progress, "stop", f"the redrive of {chosen.choice.text}")
+    return count
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Hold:
+    """A place of dead letters that no other redrive may read meanwhile."""
+
+    place: str
+    work: str
+    progress: StoredProgress | None
+    """None: ZooKeeper cannot be asked, and nothing is held."""
+
+    def check(self) -> None:
+        """Raise once it is not known any more that it is held."""
+        if self.progress is not None and not self.progress.group.still_holds(self.work):
+            raise StoreUnavailable(
+                f"the ZooKeeper session that kept other redrives from {self.place} has ended; redrive again to go "
+                "on with the letters that are left"
+            )
 
 
 @contextmanager
-def _alone(world: World, config: SpoutConfig, by: Operator, *, force: bool) -> Iterator[Callable[[], None]]:
-    """Keep other redrives from these letters; gives what raises once that cannot be said any more."""
+def _alone(world: World, config: SpoutConfig, by: Operator, *, force: bool) -> Iterator[_Hold]:
     from kinesis_spout.dead_letters.sink_url import local_directory  # noqa: PLC0415 - --help does not wait for it
 
     place = config.dead_letters_url
@@ -313,25 +336,17 @@ def _alone(world: World, config: SpoutConfig, by: Operator, *, force: bool) -> I
     work = f"redrive of {place if directory is None else Path(directory).resolve()}"
     with ExitStack() as opened:
         try:
-            group = opened.enter_context(world.progress(config, begin=True)).group
-            other = group.hold(work, f"{by.who} ({by.door}, since {moment(world.time())})")
+            progress: StoredProgress | None = opened.enter_context(world.progress(config, begin=True))
+            assert progress is not None
+            other = progress.group.hold(work, f"{by.who} ({by.door}, since {moment(world.time())})")
         except (StoreError, MissingExtra) as error:
             if not force:
                 raise
             world.listener.note(f"whether another redrive of {place} runs could not be found out: {error}")
-            yield lambda: None
-            return
+            other = progress = None
         if other is not None:
             raise RedriveRuns(place, f"one by {other}")
-
-        def check() -> None:
-            if not group.still_holds(work):
-                raise StoreUnavailable(
-                    f"the ZooKeeper session that kept other redrives from {place} has ended; redrive again to go "
-                    "on with the letters that are left"
-                )
-
-        yield check
+        yield _Hold(place=place, work=work, progress=progress)
 
 
 def _put(client: "KinesisClient", letters: Sequence[DeadLetter]) -> None:

@@ -9,7 +9,7 @@ from typing import Any, Final
 from kinesis_spout.model.errors import KinesisError
 from kinesis_spout.operations.group import GroupView, group_view
 from kinesis_spout.operations.stored_progress import StoredProgress
-from kinesis_spout.operations.world import Stream, World, begun_progress
+from kinesis_spout.operations.world import StreamAccess, World, begun_progress
 from kinesis_spout.settings import SpoutConfig
 from shard_state import Checkpoint, Position, Shard
 from shard_state.lineage import blocking_parents, parents_first
@@ -187,7 +187,7 @@ def describe(listed: Iterable[Shard], progress: StoredProgress, group: GroupView
     ]
 
 
-def with_lags(views: Sequence[ShardView], stream: Stream, world: World) -> list[ShardView]:
+def with_lags(views: Sequence[ShardView], stream: StreamAccess, world: World) -> list[ShardView]:
     """Read one record of each shard that has a backlog, at its checkpoint."""
     found: dict[str, ShardView] = {}
     now = world.time()
@@ -205,7 +205,7 @@ def with_lags(views: Sequence[ShardView], stream: Stream, world: World) -> list[
     return [found.get(view.shard_id, view) for view in views]
 
 
-def _with_lag(view: ShardView, position: Position, stream: Stream, now: float) -> ShardView:
+def _with_lag(view: ShardView, position: Position, stream: StreamAccess, now: float) -> ShardView:
     try:
         # Behind a user record lies what follows its aggregate, if all of that is done.
         page = stream.open_getter(view.shard_id, position).read(2 if position.is_done else 1)

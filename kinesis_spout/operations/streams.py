@@ -12,7 +12,7 @@ from kinesis_spout.model.errors import KinesisError
 from kinesis_spout.model.record import Record
 from kinesis_spout.operations.errors import NotFound, WrongArguments
 from kinesis_spout.operations.stored_progress import Listener
-from kinesis_spout.operations.world import DEADLINE_SECONDS, Stream, World, unheard
+from kinesis_spout.operations.world import DEADLINE_SECONDS, StreamAccess, World, unheard
 from kinesis_spout.settings import SpoutConfig
 from kinesis_spout.settings.grammar.positions import parse_position_of_all_shards, resolved
 from kinesis_spout.settings.setting_messages import NotAllowed
@@ -60,7 +60,9 @@ def tail(
 class _Reader:
     """Reads the shards of a stream in turn. Mutable: children are opened when their parents have ended."""
 
-    def __init__(self, stream: Stream, start: Position, chosen: Sequence[str], listener: Listener) -> None:
+    def __init__(
+        self, stream: StreamAccess, start: Position, chosen: Sequence[str], listener: Listener
+    ) -> None:
         self._stream = stream
         self._start = start
         self._listener = listener

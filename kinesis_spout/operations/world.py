@@ -31,7 +31,7 @@ DEADLINE_SECONDS: Final = 15.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Stream:
+class StreamAccess:
     lister: ShardLister
     open_getter: Callable[[str, Position], ShardGetter]
 
@@ -85,7 +85,7 @@ class World:
                 )
             yield progress
 
-    def stream(self, config: SpoutConfig) -> Stream:
+    def stream(self, config: SpoutConfig) -> StreamAccess:
         from kinesis_spout.consumer.open_ports import read_settings  # noqa: PLC0415
         from kinesis_spout.kinesis import KinesisShardLister, ShardGetters  # noqa: PLC0415
 
@@ -93,7 +93,7 @@ class World:
         lister = KinesisShardLister(client, config.stream, deadline_seconds=DEADLINE_SECONDS)
         read = replace(read_settings(config), fail_on_data_loss=True)
         getters = ShardGetters(client, config.stream, read, lister=lister)
-        return Stream(lister=lister, open_getter=getters.polled)
+        return StreamAccess(lister=lister, open_getter=getters.polled)
 
     def names(self, config: SpoutConfig) -> list[str]:
         from kinesis_spout.kinesis import stream_names  # noqa: PLC0415
@@ -103,8 +103,7 @@ class World:
     def checks(self, config: SpoutConfig) -> Sequence[Callable[[], None]]:
         """Checks whether a consumer could begin, the quick ones first.
 
-        Each raises what would end the consumer. Nothing is started, neither the embedded ZooKeeper nor a JVM:
-        for a Hadoop URL they only check that an endpoint listens there.
+        Each raises what would end the consumer. The embedded ZooKeeper is not started.
         """
         places = (partial(self._check_dead_letters, config), partial(self._check_stream, config))
         if config.zookeeper_hosts is None:
@@ -125,11 +124,6 @@ class World:
             application.check_stream(created, f"{config.app} on {config.stream_name}")
 
     def _check_dead_letters(self, config: SpoutConfig) -> None:
-        from kinesis_spout.dead_letters.sink_url import check_address, needs_jvm  # noqa: PLC0415
-
-        if needs_jvm(config.dead_letters_url):
-            check_address(config.dead_letters_url)
-            return
         with self.dead_letters(config) as sink:
             sink.check_writable()
 

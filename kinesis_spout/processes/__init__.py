@@ -1,5 +1,4 @@
-"""Python processes: which Python Spark starts, its log, its memory, connections, and signals that ask for a stop.
+"""Python processes: which Python Spark starts, its log and memory, messages between them, and signals to stop.
 
-What is sent over a connection is in ``structured.pages`` and ``storm.hosting``. The files do not know each
-other.
+``message_channel`` carries the messages of pages, long tasks and hosted components, which define what they say.
 """

@@ -21,12 +21,14 @@ from typing import Any, Final
 
 import msgspec
 
+from kinesis_spout.processes.message_channel import MessageChannel
+
 HANDSHAKE_SECONDS: Final = 10.0
 """How long either end may take to prove that it knows the key."""
 MAX_STRANGERS: Final = 64
 """How many connections may take that time at once; one that knows the key takes milliseconds."""
 
-_GREETING: Final = b"kinesis-spout pages 2\n"
+_GREETING: Final = b"kinesis-spout pages 3\n"
 """Names the protocol and its version, of the handshake and of what follows."""
 _NUMBER_BYTES: Final = 32
 _HASH: Final = "sha256"
@@ -47,8 +49,8 @@ class KeyedServer:
     connection ends.
     """
 
-    def __init__(self, host: str, key: bytes, serve: Callable[[socket.socket], None], name: str) -> None:
-        class Connection(socketserver.BaseRequestHandler):
+    def __init__(self, host: str, key: bytes, serve: Callable[[MessageChannel], None], name: str) -> None:
+        class OneConnection(socketserver.BaseRequestHandler):
             server: _Server
 
             def handle(self) -> None:
@@ -61,9 +63,9 @@ class KeyedServer:
                     self.server.strangers.pop(self.request, None)
                 _end_when_the_machine_is_gone(self.request)
                 with contextlib.suppress(OSError):  # the other end is gone, or had nothing to say for long
-                    serve(self.request)
+                    serve(MessageChannel(self.request))
 
-        self._server = _Server((host, 0), Connection)
+        self._server = _Server((host, 0), OneConnection)
         self.port: int = self._server.server_address[1]
         threading.Thread(target=self._server.serve_forever, name=name, daemon=True).start()
 
@@ -72,7 +74,7 @@ class KeyedServer:
         self._server.server_close()
 
 
-def connect(machine: Machine, key: bytes) -> socket.socket:
+def connect(machine: Machine, key: bytes) -> MessageChannel:
     """Connect to a ``KeyedServer``, and prove each other. The connection has no time-out.
 
     OSError: the server cannot be reached, or is not the right one.
@@ -80,12 +82,11 @@ def connect(machine: Machine, key: bytes) -> socket.socket:
     connected = socket.create_connection((machine.host, machine.port), timeout=HANDSHAKE_SECONDS)
     try:
         introduce(connected, key)
-        connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         connected.settimeout(None)
     except BaseException:
         connected.close()
         raise
-    return connected
+    return MessageChannel(connected)
 
 
 class _Server(socketserver.ThreadingTCPServer):
@@ -116,7 +117,6 @@ class _Server(socketserver.ThreadingTCPServer):
 
 def _end_when_the_machine_is_gone(connected: socket.socket) -> None:
     connected.settimeout(None)
-    connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     connected.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     for option, value in _KEEPALIVE:
         if hasattr(socket, option):  # not everywhere by these names

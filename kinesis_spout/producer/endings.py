@@ -13,11 +13,9 @@ from math import inf
 from typing import TYPE_CHECKING
 
 from kinesis_spout.model.errors import KinesisSpoutError
-from kinesis_spout.producer.batch import Put, put_of
-from kinesis_spout.producer.departures import held_in
-from kinesis_spout.producer.inbox import Inbox
+from kinesis_spout.producer.buffer import Buffer
 from kinesis_spout.producer.taken_records import TakenRecords
-from kinesis_spout.producer.ticket import GIVEN_UP, Ticket
+from kinesis_spout.producer.tickets import GIVEN_UP, AnyTicket, Ticket, tickets_in
 
 if TYPE_CHECKING:
     from mypy_boto3_kinesis.type_defs import PutRecordsResultEntryTypeDef as Result
@@ -87,11 +85,11 @@ class UnwrittenLetters:
 
 
 @dataclass(slots=True)
-class Ended:
+class Notices:
     """What ended since the shell last looked. Mutable."""
 
     count: int = 0
-    to_tell: list[Put] = field(default_factory=list)
+    to_tell: list[AnyTicket] = field(default_factory=list)
     """Those with callbacks."""
     to_report: list[tuple[Ticket, KinesisSpoutError]] = field(default_factory=list)
     """Those that failed, of records without a ticket."""
@@ -103,23 +101,23 @@ class Ended:
 class Endings:
     """Mutable; for one thread at a time. Ignores a record that has ended already."""
 
-    def __init__(self, inbox: Inbox, taken: TakenRecords, letters: UnwrittenLetters | None) -> None:
-        self._inbox = inbox
+    def __init__(self, buffer: Buffer, taken: TakenRecords, letters: UnwrittenLetters | None) -> None:
+        self._buffer = buffer
         self._taken = taken
         self._letters = letters
-        self._ended = Ended()
+        self._ended = Notices()
 
-    def take(self) -> Ended:
+    def take(self) -> Notices:
         ended = self._ended
         if ended.count:
-            self._ended = Ended()
+            self._ended = Notices()
         return ended
 
     def sent(self, taken: "Sequence[tuple[Puttable, Result]]") -> None:
         sent = size_bytes = 0
         for put, answer in taken:
             is_aggregate = not isinstance(put, Ticket)
-            for index, ticket in enumerate(held_in(put)):
+            for index, ticket in enumerate(tickets_in(put)):
                 if ticket.outcome is not None:
                     continue
                 sent += 1
@@ -128,7 +126,7 @@ class Endings:
                     ticket.sub_sequence_number = index
                 ticket.outcome = answer
                 batch = ticket.batch
-                if batch is not None and batch.left - 1 > batch.let_go_at and ticket.number_in_spool is None:
+                if batch is not None and batch.left > 1 and ticket.number_in_spool is None:
                     batch.left -= 1  # as `ended` does, for most of them
                 elif ticket.callbacks or ticket.number_in_spool is not None or batch is not None:
                     self._note(ticket, is_over=True)
@@ -169,10 +167,10 @@ class Endings:
         self, *, sent: int = 0, failed: int = 0, dropped: int = 0, dead_lettered: int = 0, size_bytes: int
     ) -> None:
         self._ended.count += sent + failed + dropped
-        self._inbox.ended(
+        self._buffer.ended(
             sent=sent, failed=failed, dropped=dropped, dead_lettered=dead_lettered, size_bytes=size_bytes
         )
-        self._taken.forget_ended(self._inbox.waiting)
+        self._taken.forget_ended(self._buffer.waiting)
 
     def _end(self, held: Iterable[Ticket], error: KinesisSpoutError, *, is_over: bool) -> tuple[int, int]:
         """Give records their error; returns their number and their size in bytes."""
@@ -192,6 +190,6 @@ class Endings:
             self._ended.to_report.append((ticket, error))
         if ticket.batch is not None:
             ticket.batch.ended(ticket, error)
-        put = put_of(ticket)
-        if put.outcome is not None and put.callbacks is not None:
-            self._ended.to_tell.append(put)
+        promise = ticket.promise
+        if promise.outcome is not None and promise.callbacks is not None:
+            self._ended.to_tell.append(promise)

@@ -20,12 +20,12 @@ from kinesis_spout.model.clock import Clock, SystemClock
 from kinesis_spout.model.distribution import Counted
 from kinesis_spout.model.errors import InvalidConfig, ProducerClosed, ProducerError, SpoolError
 from kinesis_spout.model.logs import counted
-from kinesis_spout.producer.batch import BatchTicket, FailedRecord, Put, PutRecord, batch_of
-from kinesis_spout.producer.inbox import ProducerCounts
+from kinesis_spout.producer.buffer import ProducerCounts
+from kinesis_spout.producer.full_buffer import FullBuffer
 from kinesis_spout.producer.producer_engine import Engine
-from kinesis_spout.producer.room import Room
 from kinesis_spout.producer.spool import Spool
-from kinesis_spout.producer.ticket import Ticket, ticket_of
+from kinesis_spout.producer.tickets import AnyTicket, BatchTicket, FailedRecord, Ticket
+from kinesis_spout.producer.valid_records import PutRecord, batch_of, ticket_of
 from kinesis_spout.settings import SpoutConfig
 from kinesis_spout.settings.documentation import with_settings
 from kinesis_spout.settings.grammar.stream_names import is_same
@@ -132,8 +132,8 @@ class KinesisProducer:
             clock=self._clock,
             jitter=random.random,
         )
-        self._inbox = self._engine.inbox
-        self._room = Room(config_, self._engine, self._clock, self._await_room)
+        self._buffer = self._engine.buffer
+        self._full_buffer = FullBuffer(config_, self._engine, self._clock, self._await_room)
         self._closing = threading.Lock()
         self._begin()
 
@@ -261,7 +261,7 @@ class KinesisProducer:
                 nevertheless.
         """
         seconds = self.config.close_timeout_seconds if timeout is None else timeout
-        self._inbox.close()
+        self._buffer.close()
         if self._engine.is_called_back:
             threading.Thread(target=self._close, args=(seconds,), name="producer closes", daemon=True).start()
         else:
@@ -278,7 +278,7 @@ class KinesisProducer:
 
     def counts(self) -> ProducerCounts:
         """Count the records so far, by their outcome."""
-        return self._inbox.counts()
+        return self._buffer.counts()
 
     @property
     def call_seconds(self) -> Counted:
@@ -307,7 +307,7 @@ class KinesisProducer:
         await self.close_async()
 
     def __repr__(self) -> str:
-        return f"<KinesisProducer of {self.config.stream}, {self._inbox.waiting} records waiting>"
+        return f"<KinesisProducer of {self.config.stream}, {self._buffer.waiting} records waiting>"
 
     # What a producer without threads does otherwise.
 
@@ -324,17 +324,17 @@ class KinesisProducer:
                 return
             self._engine.await_end(is_over, min(_LOOK_SECONDS, seconds))
 
-    def _await_room(self, put: Put) -> bool:
+    def _await_room(self, put: AnyTicket) -> bool:
         if self._engine.is_called_back:  # it would wait for itself
-            return self._inbox.reserve(put, ahead=True)
-        return self._room.wait(put)
+            return self._buffer.reserve(put, ahead=True)
+        return self._full_buffer.wait(put)
 
     # The end.
 
     def _flush_and_stop(self, seconds: float) -> None:
         stream = self.config.stream
         deadline = self._clock.monotonic() + seconds
-        self._inbox.await_added(seconds)
+        self._buffer.await_added(seconds)
         try:
             self.flush(max(0.0, deadline - self._clock.monotonic()))
         except TimeoutError:
@@ -361,55 +361,57 @@ class KinesisProducer:
     def _forget(self) -> None:
         """Close in a child process, which has none of the threads. They may hold locks for ever."""
         self._engine.forget()
-        self._inbox = self._engine.inbox
-        self._room = Room(self.config, self._engine, self._clock, self._await_room)
+        self._buffer = self._engine.buffer
+        self._full_buffer = FullBuffer(self.config, self._engine, self._clock, self._await_room)
         self._closing = threading.Lock()
 
     # Taking records over.
 
-    def _take_over(self, put: Put) -> None:
-        if self._spool is None and self._inbox.add(put):
+    def _take_over(self, put: AnyTicket) -> None:
+        if self._spool is None and self._buffer.add(put):
             return
-        if self._spool is None or not self._inbox.reserve(put):
-            self._room.make(put)
+        if self._spool is None or not self._buffer.reserve(put):
+            self._full_buffer.make(put)
         self._accept(put)
 
-    async def _take_over_async(self, put: Put) -> None:
-        if self._spool is None and self._inbox.add(put):
+    async def _take_over_async(self, put: AnyTicket) -> None:
+        if self._spool is None and self._buffer.add(put):
             return
-        if self._spool is None or not self._inbox.reserve(put):
-            await self._room.make_async(put)
+        if self._spool is None or not self._buffer.reserve(put):
+            await self._full_buffer.make_async(put)
         if self._spool is None:
             self._accept(put)
         else:
             await self._accept_async(put)
 
-    def _accept(self, put: Put) -> None:
+    def _accept(self, put: AnyTicket) -> None:
         """Take over records with reserved room."""
         if self._spool is not None:
             try:
-                put.spooled(self._spool.append(*put.tickets))
+                first = self._spool.append(*put.tickets)
             except BaseException:
-                self._inbox.refuse(put, is_reserved=True)
+                self._buffer.refuse(put, is_reserved=True)
                 raise
-        if not self._inbox.add_reserved(put):
+            for number, ticket in enumerate(put.tickets, first):
+                ticket.number_in_spool = number
+        if not self._buffer.add_reserved(put):
             # It was closed meanwhile, and its time was over.
             error = ProducerClosed(
                 f"the producer of {self.config.stream} was closed; {counted(put.count, 'record')} not sent"
             )
-            for ticket in put.tickets:
+            for ticket in put.handed_over(0):
                 ticket.outcome = error
                 if ticket.batch is not None:
                     ticket.batch.ended(ticket, error)
                 if ticket.reports:
                     self._engine.report(ticket, error)
-            self._inbox.ended(failed=put.count, size_bytes=put.size_bytes)
+            self._buffer.ended(failed=put.count, size_bytes=put.size_bytes)
 
-    async def _accept_async(self, put: Put) -> None:
+    async def _accept_async(self, put: AnyTicket) -> None:
         try:
             accepting = asyncio.get_running_loop().run_in_executor(None, self._accept, put)
         except BaseException:  # the loop is about to end
-            self._inbox.refuse(put, is_reserved=True)
+            self._buffer.refuse(put, is_reserved=True)
             raise
         await asyncio.shield(accepting)  # a cancelled caller must not leave reserved room behind
 
@@ -421,7 +423,7 @@ def _check_spool(spool: Spool | None, stream: str) -> None:
         )
 
 
-def _have_ended(puts: list[Put]) -> bool:
+def _have_ended(puts: list[AnyTicket]) -> bool:
     """Whether all have ended; removes those at the end that have, to look at each once."""
     while puts and puts[-1].done():
         puts.pop()

@@ -1,4 +1,4 @@
-"""Does what an outbox decides: the calls, the dead letters, the spool; in its own threads once started."""
+"""Does what a sender decides: the calls, the dead letters, the spool; in its own threads once started."""
 
 import logging
 import threading
@@ -13,21 +13,20 @@ from kinesis_spout.kinesis.calls import translate
 from kinesis_spout.kinesis.retry_policy import Jitter, RetryPolicy, Told
 from kinesis_spout.kinesis.write.hash_key_ranges import HashKeyRanges
 from kinesis_spout.kinesis.write.put_records import CallLimits, PutOrder
-from kinesis_spout.kinesis.write.record_putter import PutCalls, waiting_records
+from kinesis_spout.kinesis.write.record_putter import PutCalls
+from kinesis_spout.kinesis.write.waiting_records import WaitingRecords
 from kinesis_spout.model.clock import Clock
 from kinesis_spout.model.dead_letter import DeadLetter
 from kinesis_spout.model.distribution import Counted
 from kinesis_spout.model.errors import KinesisSpoutError, SpoolDamaged, SpoolError
 from kinesis_spout.model.logs import counted
 from kinesis_spout.ports import DeadLetterSink
-from kinesis_spout.producer.batch import FailedRecord, Put
-from kinesis_spout.producer.departures import held_in
+from kinesis_spout.producer.buffer import Buffer
 from kinesis_spout.producer.endings import Letters
-from kinesis_spout.producer.inbox import Inbox
-from kinesis_spout.producer.outbox import Call, Outbox, Recovery, WorkToDo
 from kinesis_spout.producer.promise import called_back
+from kinesis_spout.producer.sender import Call, Recovery, Sender, WorkToDo
 from kinesis_spout.producer.spool import Spool, Spooled
-from kinesis_spout.producer.ticket import Ticket
+from kinesis_spout.producer.tickets import AnyTicket, FailedRecord, Ticket, tickets_in
 from kinesis_spout.settings.producer_config import ProducerConfig
 
 if TYPE_CHECKING:
@@ -46,7 +45,7 @@ _log = logging.getLogger(__name__)
 
 
 class Engine:
-    """What a producer does with its records. Thread-safe; ``_lock`` guards the outbox.
+    """What a producer does with its records. Thread-safe; ``_lock`` guards the sender.
 
     Until it is started it has no threads: a caller asks for `next_work` and runs it with `do`.
     """
@@ -64,7 +63,7 @@ class Engine:
         jitter: Jitter,
     ) -> None:
         self._stream = config.stream
-        self.inbox = Inbox(config.max_buffered_records, config.max_buffered_bytes, self.wake)
+        self.buffer = Buffer(config.max_buffered_records, config.max_buffered_bytes, self.wake)
         self._sink = sink
         self._spool = spool
         self._tracing = tracing
@@ -75,17 +74,16 @@ class Engine:
         # Each record has its own deadline.
         retry_policy = RetryPolicy(deadline_seconds=inf, clock=clock, jitter=jitter)
         self._calls = PutCalls(client, config.stream, retry_policy)
-        records = waiting_records(
-            config.stream,
+        records = WaitingRecords(
             self._calls.work,
             retry_policy=retry_policy,
             limits=CallLimits(records=config.max_records_per_call, size_bytes=config.max_bytes_per_call),
             order=PutOrder(config.order),
             aggregate_bytes=config.aggregation_max_bytes if config.aggregation else None,
         )
-        self._outbox = Outbox(
+        self._sender = Sender(
             records,
-            self.inbox,
+            self.buffer,
             config,
             has_dead_letters=sink is not None,
             recovers=spool is not None,
@@ -158,9 +156,9 @@ class Engine:
         with self._lock:
             if self.is_stopped:
                 return None, inf, True
-            work = self._outbox.next_work()
-            is_armed = self.inbox.arm(*self._outbox.wakes_at)
-            due_at = self._outbox.due_at
+            work = self._sender.next_work()
+            is_armed = self.buffer.arm(*self._sender.wakes_at)
+            due_at = self._sender.due_at
             another = not is_armed or (work is not None and due_at < inf)
         self._tell()
         return work, due_at, another
@@ -169,7 +167,7 @@ class Engine:
     def due_at(self) -> float:
         """When there may be something to do although nothing comes, as monotonic time."""
         with self._lock:
-            return self._outbox.due_at
+            return self._sender.due_at
 
     def do(self, work: WorkToDo) -> None:
         if isinstance(work, Call):
@@ -182,31 +180,31 @@ class Engine:
             self._list()
         self._tell()
 
-    def drop_oldest(self, put: Put) -> bool:
+    def drop_oldest(self, put: AnyTicket) -> bool:
         with self._lock:
-            has_room = self._outbox.drop_oldest(put)
+            has_room = self._sender.drop_oldest(put)
         self._tell()
         return has_room
 
     @contextmanager
     def flushing(self) -> Iterator[None]:
         with self._lock:
-            self._outbox.departures.flushes += 1
-            self._outbox.recover()
+            self._sender.flushes += 1
+            self._sender.recover()
         self.wake()
         try:
             yield
         finally:
             with self._lock:
-                self._outbox.departures.flushes -= 1
+                self._sender.flushes -= 1
 
-    def not_ended(self) -> list[Put]:
+    def not_ended(self) -> list[AnyTicket]:
         with self._lock:
-            return [] if self.is_stopped else self._outbox.not_ended()
+            return [] if self.is_stopped else self._sender.not_ended()
 
     @property
     def is_recovering(self) -> bool:
-        return not self.is_stopped and self._outbox.is_recovering
+        return not self.is_stopped and self._sender.is_recovering
 
     def await_end(self, is_over: Callable[[], bool], timeout: float) -> None:
         """Return when something or everything has ended, or after so many seconds.
@@ -220,7 +218,7 @@ class Engine:
         """Fail everything that has not ended, and return its number."""
         with self._lock:
             self.is_stopped = True
-            left = self._outbox.abandon(reason)
+            left = self._sender.abandon(reason)
             self._something_ended.notify_all()
         self._tell()
         return left
@@ -231,8 +229,8 @@ class Engine:
         self._something_ended = threading.Condition(self._lock)
         self._bell = threading.Condition()
         self.is_stopped = True
-        self.inbox = Inbox(1, 1, lambda: None)
-        self.inbox.close()
+        self.buffer = Buffer(1, 1, lambda: None)
+        self.buffer.close()
 
     def _put(self, call: Call) -> None:
         work = self._calls.work
@@ -243,17 +241,17 @@ class Engine:
         else:
             with self._lock:
                 self._told = Told(self._clock)
-                self._outbox.answered(call, results)
+                self._sender.answered(call, results)
             return
         with self._lock:
             is_news = self._told.is_news(failure)
-            self._outbox.failed(call, failure)
+            self._sender.failed(call, failure)
         if is_news:
             _log.warning("%s", failure)
 
     def _put_traced(self, batch: "Sequence[Puttable]") -> "Sequence[Result]":
         assert self._tracing is not None, "asked before"
-        held = [ticket for put in batch for ticket in held_in(put)]
+        held = [ticket for put in batch for ticket in tickets_in(put)]
         with self._tracing.sending(len(held), (each.trace for each in held)):
             return self._calls.put(batch)
 
@@ -266,7 +264,7 @@ class Engine:
             )
             ranges = HashKeyRanges.unknown()
         with self._lock:
-            self._outbox.listed(ranges)
+            self._sender.listed(ranges)
 
     def _write(self, letters: Letters) -> None:
         assert self._sink is not None, "only with a sink there are dead letters"
@@ -275,10 +273,10 @@ class Engine:
         except Exception as error:  # noqa: BLE001 - a sink may be the user's own, and the records must end
             _log.warning("Dead letters of %s could not be written: %s", self._stream, error)
             with self._lock:
-                self._outbox.not_written(letters, error)
+                self._sender.not_written(letters, error)
         else:
             with self._lock:
-                self._outbox.written(letters)
+                self._sender.written(letters)
 
     def _letter(self, ticket: Ticket, letters: Letters) -> DeadLetter:
         return DeadLetter(
@@ -331,10 +329,10 @@ class Engine:
             before = self._spool_failure
             is_new = str(failure) != str(before)
             if failure is None:
-                self._outbox.recovered(tickets)
+                self._sender.recovered(tickets)
             else:
                 # Each damage is raised once. A spool that raises it again makes no progress.
-                self._outbox.not_recovered(reads_on=isinstance(failure, SpoolDamaged) and is_new)
+                self._sender.not_recovered(reads_on=isinstance(failure, SpoolDamaged) and is_new)
             if failure is not None or not (tickets or isinstance(before, SpoolDamaged)):
                 self._spool_failure = failure
             if not tickets:
@@ -345,7 +343,7 @@ class Engine:
     def _tell(self) -> None:
         """Confirm to the spool what ended, log failures, and call the callbacks."""
         with self._lock:
-            ended = self._outbox.ended()
+            ended = self._sender.ended()
             if ended.count:
                 self._something_ended.notify_all()
         if ended.to_confirm:

@@ -3,20 +3,20 @@
 from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass
-from itertools import chain
 from math import inf
 from typing import Final
 
-from kinesis_spout.producer.batch import Put, put_of
-from kinesis_spout.producer.ticket import IN_CALL, WAITS, Ticket
+from kinesis_spout.producer.tickets import IN_CALL, WAITS, Ticket
 
 _FEW_ENDED: Final = 1_000
+_KEPT_ENDED: Final = 8
+"""So many records may be kept although they have ended; more only as many as wait."""
 
 
 @dataclass(slots=True, eq=False)
 class _Taken:
     expire_at: float
-    puts: list[Put]
+    tickets: list[Ticket]
     ended: int = 0
     """How many at its beginning have ended."""
 
@@ -45,12 +45,11 @@ class TakenRecords:
     def next_expiry(self) -> float:
         return self._taken[0].expire_at if self._taken else inf
 
-    def add(self, puts: list[Put], expire_at: float) -> None:
-        """Take in what is held elsewhere already."""
-        self._taken.append(_Taken(expire_at, puts))
-        self._count += len(puts)
+    def add(self, tickets: list[Ticket], expire_at: float) -> None:
+        self._taken.append(_Taken(expire_at, tickets))
+        self._count += len(tickets)
         if self._line is not None:
-            self._line.extend(_tickets(puts))
+            self._line.extend(tickets)
             self._shorten_line()
 
     def expire(self, now: float) -> list[Ticket]:
@@ -58,8 +57,8 @@ class TakenRecords:
         expired: list[Ticket] = []
         while self.next_expiry <= now:
             taken = self._taken.popleft()
-            self._count -= len(taken.puts)
-            for ticket in _tickets(taken.puts):
+            self._count -= len(taken.tickets)
+            for ticket in taken.tickets:
                 if not ticket.is_gone:
                     (self._overdue if ticket.place == IN_CALL else expired).append(ticket)
         return expired
@@ -104,34 +103,30 @@ class TakenRecords:
             self._line = deque(dict.fromkeys(each for each in self._line if not each.is_gone))
             self._longest_line = 2 * len(self._line) + _FEW_ENDED
 
-    def not_ended(self) -> list[Put]:
+    def not_ended(self) -> list[Ticket]:
         """Return all that have not ended, except those given up and no longer held."""
-        held = [put for taken in self._taken for put in taken.puts]
-        return [put for put in [*held, *map(put_of, self._overdue)] if not put.done()]
+        held = [ticket for taken in self._taken for ticket in taken.tickets]
+        return [ticket for ticket in [*held, *self._overdue] if ticket.outcome is None]
 
     def forget_ended(self, waiting: int) -> None:
         """Drop what has ended. A few of all that are ``waiting`` may keep others that came with them."""
         while self._taken:
             taken = self._taken[0]
-            puts = taken.puts
+            tickets = taken.tickets
             at = taken.ended
-            while at < len(puts) and puts[at].outcome is not None:
+            while at < len(tickets) and tickets[at].outcome is not None:
                 at += 1
             taken.ended = at
-            if at < len(puts):
+            if at < len(tickets):
                 break
-            self._count -= len(puts)
+            self._count -= len(tickets)
             self._taken.popleft()
-        if self._count > 2 * waiting + _FEW_ENDED:
+        if self._count > 2 * waiting + _KEPT_ENDED:
             self._leave_out_ended()
 
     def _leave_out_ended(self) -> None:
         for taken in self._taken:
-            taken.puts = [put for put in taken.puts if not put.done()]
+            taken.tickets = [ticket for ticket in taken.tickets if ticket.outcome is None]
             taken.ended = 0
-        self._taken = deque(taken for taken in self._taken if taken.puts)
-        self._count = sum(len(taken.puts) for taken in self._taken)
-
-
-def _tickets(puts: Iterable[Put]) -> Iterable[Ticket]:
-    return chain.from_iterable([put.tickets for put in puts])
+        self._taken = deque(taken for taken in self._taken if taken.tickets)
+        self._count = sum(len(taken.tickets) for taken in self._taken)

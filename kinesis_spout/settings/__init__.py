@@ -4,7 +4,7 @@ Not what is done with them. Begin with ``option`` (a row) and ``table``; ``spout
 ``source_options`` are the validated values that the doors get.
 """
 
-from kinesis_spout.settings.keywords import SpoutSettings, ZooKeeperKeywords
 from kinesis_spout.settings.spout_config import SpoutConfig
+from kinesis_spout.settings.typed import SpoutSettings, ZooKeeperKeywords
 
 __all__ = ["SpoutConfig", "SpoutSettings", "ZooKeeperKeywords"]

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Any, Final
 
@@ -17,6 +17,21 @@ class Use(Enum):
     STREAM_READ = "streaming reads (spark.readStream)"
     BATCH_READ = "batch reads (spark.read)"
     WRITE = "writes (df.write, df.writeStream)"
+
+
+class Topic(Enum):
+    """The headings of the documentation, in its order."""
+
+    FIRST = "Set these first"
+    RUN = "Streams, and where a run begins and ends"
+    RETRIES = "Retries, time-outs and order"
+    AMOUNTS = "How much at a time"
+    READING = "Reading"
+    PUTTING = "Putting"
+    SHARING = "Sharing a stream"
+    ACCOUNTS = "Accounts, endpoints and proxies"
+    ZOOKEEPER = "ZooKeeper: users, ACLs and TLS"
+    MONITORING = "Monitoring and logs"
 
 
 READS: Final = frozenset({Use.STREAM_READ, Use.BATCH_READ})
@@ -39,6 +54,8 @@ class Option:
     default: Any
     doc: str
     """Its meaning. Backquotes mark other settings, which are shown in the door's spelling."""
+    topic: Topic | None = None
+    """Its heading in the documentation; None until ``under`` gives it one."""
     is_setting: bool = False
     """Whether ``SpoutConfig`` has it, and with it the environment, files and the command line."""
     is_required: bool = False
@@ -94,3 +111,8 @@ def shared(setting: str, type_: ValueType, default: Any = None, **more: Any) -> 
     name = more.pop("name", re.sub("_([a-z])", lambda found: found[1].upper(), setting))
     uses = more.pop("uses", frozenset(Use))
     return option(name, uses, type_, default, setting=setting, is_setting=True, **more)
+
+
+def under(topic: Topic, *rows: Option) -> tuple[Option, ...]:
+    """Return the rows, with this heading for those that have none yet."""
+    return tuple(row if row.topic else replace(row, topic=topic) for row in rows)

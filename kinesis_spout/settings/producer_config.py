@@ -1,17 +1,17 @@
 """Every setting of a producer, as one frozen value that is valid or does not exist."""
 
-from typing import Any, Final, Literal, Self, Unpack
+from typing import Any, Final, Self, Unpack
 
 import msgspec
 
 from kinesis_spout.settings import rules
-from kinesis_spout.settings.keywords import ProducerSettings
 from kinesis_spout.settings.rules import IN_PYTHON
 from kinesis_spout.settings.setting_messages import listed
 from kinesis_spout.settings.sources import checked, from_keywords
 from kinesis_spout.settings.spout_config import SpoutConfig
 from kinesis_spout.settings.table.connection import CLIENT
 from kinesis_spout.settings.table.writing import PRODUCER_SETTINGS
+from kinesis_spout.settings.typed import ProducerFields, ProducerSettings
 
 __all__ = ["ProducerConfig", "ProducerSettings"]
 
@@ -20,39 +20,8 @@ _TAKEN_OVER: Final = ("stream", *(option.setting for option in CLIENT if option.
 _SECRETS: Final = frozenset(name for name, option in PRODUCER_SETTINGS.items() if option.secret)
 
 
-class ProducerConfig(msgspec.Struct, frozen=True, kw_only=True):
+class ProducerConfig(ProducerFields, frozen=True, kw_only=True):
     """The settings of one producer. Make it with `of`, which checks them."""
-
-    stream: str
-    region: str | None
-    endpoint_url: str | None
-    role_arn: str | None
-    role_session_name: str | None
-    role_external_id: str | None
-    sts_endpoint: str | None
-    aws_access_key_id: str | None
-    aws_secret_access_key: str | None
-    aws_session_token: str | None
-    aws_profile: str | None
-    ca_bundle: str | None
-    proxy_url: str | None
-    use_fips_endpoint: bool | None
-    use_dualstack_endpoint: bool | None
-    order: Literal["unordered", "key"]
-    aggregation: bool
-    aggregation_max_bytes: int
-    linger_seconds: float
-    max_records_per_call: int
-    max_bytes_per_call: int
-    max_concurrent_calls: int
-    max_buffered_records: int
-    max_buffered_bytes: int
-    when_full: Literal["block", "refuse", "drop_oldest"]
-    block_timeout_seconds: float
-    delivery_timeout_seconds: float
-    dead_letters: str | None
-    close_timeout_seconds: float
-    tracing: bool
 
     @classmethod
     def of(

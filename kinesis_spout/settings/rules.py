@@ -80,53 +80,52 @@ def check_endpoints(values: Mapping[str, Any], door: Door) -> None:
                 raise door.refusal(name, expected, values[name])
 
 
-def check_zookeeper(values: Mapping[str, Any], door: Door) -> None:
+def check_zookeeper(values: Mapping[str, Any]) -> None:
     """Refuse incomplete credentials, and settings without effect."""
     given = {row.setting: values[row.setting] for row in ACCESS if values[row.setting] != row.default}
     faults = _faults_of_embedded if hosts(values["zookeeper"]) is None else _faults
-    for name, expected in faults(given, door):
-        raise door.refusal(name, expected, given[name])
+    for name, expected in faults(given):
+        raise IN_PYTHON.refusal(name, expected, given[name])
 
 
-def _faults_of_embedded(given: Mapping[str, Any], door: Door) -> Iterator[tuple[str, str]]:
+def _faults_of_embedded(given: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     expected = (
         "none with the embedded ZooKeeper, which serves this machine alone and has neither users nor TLS; "
-        f"name an ensemble in {door.called('zookeeper')}"
+        "name an ensemble in zookeeper"
     )
     for name in given:
         yield name, expected
 
 
-def _faults(given: Mapping[str, Any], door: Door) -> Iterator[tuple[str, str]]:
+def _faults(given: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     for name, other in (_USER, _USER[::-1]):
         if name in given and other not in given:
-            yield name, f"{door.called(other)} as well: the two go together"
+            yield name, f"{other} as well: the two go together"
     for name, other in _NEEDS:
         if name in given and other not in given:
             said = "=true" if other == "zookeeper_tls" else ""
-            yield name, f"none without {door.called(other)}{said}: it would have no effect"
+            yield name, f"none without {other}{said}: it would have no effect"
     if "zookeeper_tls_ca" in given and given.get("zookeeper_tls_verify") == "none":
         yield (
             "zookeeper_tls_ca",
-            f"none with {door.called('zookeeper_tls_verify')}=none, which trusts everybody",
+            "none with zookeeper_tls_verify=none, which trusts everybody",
         )
     if given.get("zookeeper_acl") == CREATOR and given.keys().isdisjoint(_SOMEBODY):
-        user, certificate = door.called("zookeeper_user"), door.called("zookeeper_tls_certificate")
         yield (
             "zookeeper_acl",
-            f"{user} or {certificate} with 'creator': without one ZooKeeper does not know who that is",
+            "zookeeper_user or zookeeper_tls_certificate with 'creator', or ZooKeeper does not know who that is",
         )
 
 
-def check_concurrency(values: Mapping[str, Any], door: Door) -> None:
+def check_concurrency(values: Mapping[str, Any]) -> None:
     """Refuse concurrency where each record waits for the one before, and records as slow as their batch."""
     if values["concurrency"] > 1 and values["order"] == "shard":
-        expected = f"1 with {door.called('order')} shard, where each record waits for the one before it"
-        raise door.refusal("concurrency", expected, values["concurrency"])
+        expected = "1 with order shard, where each record waits for the one before it"
+        raise IN_PYTHON.refusal("concurrency", expected, values["concurrency"])
     of_record, of_batch = values["record_timeout_seconds"], values["message_timeout_seconds"]
     if of_record is not None and of_batch is not None and of_record > of_batch / 2:
-        expected = f"at most half of {door.called('message_timeout_seconds')}, which is {of_batch:g}"
-        raise door.refusal("record_timeout_seconds", expected, of_record)
+        expected = f"at most half of message_timeout_seconds, which is {of_batch:g}"
+        raise IN_PYTHON.refusal("record_timeout_seconds", expected, of_record)
 
 
 def region(values: Mapping[str, Any], streams: Sequence[str], door: Door) -> str | None:

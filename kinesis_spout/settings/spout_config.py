@@ -6,7 +6,7 @@ The meaning, range and default of each are in its row of the table.
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Final, Literal, Self, Unpack
+from typing import Any, Final, Self, Unpack
 
 import msgspec
 
@@ -15,101 +15,21 @@ from kinesis_spout.settings import rules
 from kinesis_spout.settings.grammar.shard_positions import EndPositions, run_end, run_start
 from kinesis_spout.settings.grammar.stream_names import name_of, names_several, parts_of, region_of
 from kinesis_spout.settings.grammar.zookeeper_address import hosts
-from kinesis_spout.settings.keywords import SpoutSettings
 from kinesis_spout.settings.rules import IN_PYTHON, SECRETS
 from kinesis_spout.settings.setting_messages import listed
 from kinesis_spout.settings.sources import checked, from_environment, from_keywords, from_toml_file
+from kinesis_spout.settings.typed import SpoutFields, SpoutSettings
 from shard_state import PositionType, StartPositions
 
 _OLDEST: Final = "trim_horizon"
 
 
-class SpoutConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class SpoutConfig(SpoutFields, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The settings of one spout. Make it with `of`, `from_env`, `from_toml` or `load`, which check the types.
 
     Raises:
         InvalidConfig: from each of them; names the setting, its value (never a secret's) and what is allowed.
     """
-
-    stream: str
-    stream_list_interval_seconds: float
-    app: str
-    zookeeper: str
-    zookeeper_root: str
-    zookeeper_user: str | None
-    zookeeper_password: str | None
-    zookeeper_auth: Literal["digest", "sasl-digest"]
-    zookeeper_acl: str | None
-    zookeeper_tls: bool
-    zookeeper_tls_ca: str | None
-    zookeeper_tls_certificate: str | None
-    zookeeper_tls_key: str | None
-    zookeeper_tls_key_password: str | None
-    zookeeper_tls_verify: Literal["full", "ca", "none"]
-    session_timeout_seconds: float
-    mode: Literal["sharing", "standby"]
-    weight: float
-    hand_over_timeout_seconds: float
-    region: str | None
-    endpoint_url: str | None
-    role_arn: str | None
-    role_session_name: str | None
-    role_external_id: str | None
-    sts_endpoint: str | None
-    aws_access_key_id: str | None
-    aws_secret_access_key: str | None
-    aws_session_token: str | None
-    aws_profile: str | None
-    ca_bundle: str | None
-    proxy_url: str | None
-    use_fips_endpoint: bool | None
-    use_dualstack_endpoint: bool | None
-    initial_position: str
-    start_again: str | None
-    deployment: str | None
-    until: str | None
-    fail_on_data_loss: bool
-    guarantee: Literal["at_least_once", "at_most_once", "none"]
-    retry_limit: int | None
-    retry_backoff_seconds: float
-    retry_backoff_multiplier: float
-    retry_backoff_cap_seconds: float
-    retry_jitter: float
-    order: Literal["unordered", "key", "shard"]
-    maximum_record_age_seconds: float | None
-    expired_records: Literal["dead_letter", "skip"]
-    concurrency: int
-    record_timeout_seconds: float | None
-    message_timeout_seconds: float | None
-    max_spared_seconds: float | None
-    max_records_per_fetch: int
-    max_fetch_bytes_per_second: int
-    max_total_fetch_bytes_per_second: int | None
-    fetch_period_seconds: float
-    deaggregate: bool
-    poll_interval_seconds: float
-    idle_poll_interval_seconds: float
-    shard_list_interval_seconds: float
-    max_buffered_bytes: int
-    consumer_mode: Literal["polling", "efo"]
-    consumer_name: str | None
-    max_deliveries_per_second: float | None
-    max_total_deliveries_per_second: float | None
-    max_pending: int
-    max_holes: int
-    max_records_per_slice: int
-    max_bytes_per_slice: int
-    shards_per_task: int
-    max_concurrent_batches: int
-    max_batch_seconds: float
-    long_task_seconds: float
-    commit_interval_seconds: float
-    stop_timeout_seconds: float
-    dead_letters: str | None
-    http: str | None
-    health_file: str | None
-    stalled_after_seconds: float
-    tracing: bool
 
     @classmethod
     def of(cls, **settings: Unpack[SpoutSettings]) -> Self:
@@ -147,13 +67,13 @@ class SpoutConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     def __post_init__(self) -> None:
         rules.check_credentials(msgspec.structs.asdict(self), IN_PYTHON)
         rules.check_endpoints(msgspec.structs.asdict(self), IN_PYTHON)
-        rules.check_zookeeper(msgspec.structs.asdict(self), IN_PYTHON)
+        rules.check_zookeeper(msgspec.structs.asdict(self))
         self._check_streams()
         if self.start_again is not None and self.deployment is None:
             expected = "deployment as well, so that it is done once and not at every start"
             raise IN_PYTHON.refusal("start_again", expected, self.start_again)
         _ = self.fan_out_consumer  # computed for its check
-        rules.check_concurrency(msgspec.structs.asdict(self), IN_PYTHON)
+        rules.check_concurrency(msgspec.structs.asdict(self))
         if self.retry_backoff_cap_seconds < self.retry_backoff_seconds:
             expected = f"at least retry_backoff_seconds, which is {self.retry_backoff_seconds}"
             raise IN_PYTHON.refusal("retry_backoff_cap_seconds", expected, self.retry_backoff_cap_seconds)

@@ -11,10 +11,10 @@ from kinesis_spout.settings.grammar.zookeeper_address import (
     embedded_directory,
     hosts,
 )
-from kinesis_spout.settings.keywords import ZooKeeperKeywords
-from kinesis_spout.settings.rules import IN_PYTHON, check_zookeeper
+from kinesis_spout.settings.rules import check_zookeeper
 from kinesis_spout.settings.sources import checked, from_keywords
 from kinesis_spout.settings.table.connection import PLACE
+from kinesis_spout.settings.typed import ZooKeeperKeywords
 from kinesis_spout.zookeeper import ZooKeeperSession
 from kinesis_spout.zookeeper import credentials as acls
 from kinesis_spout.zookeeper.backend import ZooKeeperSettings
@@ -35,7 +35,7 @@ def started_session(
     """
     check_name("name", name)
     values = checked(from_keywords(keywords, PLACE), PLACE)
-    check_zookeeper(values, IN_PYTHON)
+    check_zookeeper(values)
     settings = zookeeper_settings(name, values)
     session = settings.session(settings.server(opened))
     opened.callback(session.close)

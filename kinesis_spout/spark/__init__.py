@@ -14,23 +14,15 @@ if TYPE_CHECKING:
     from kinesis_spout.spark.per_record.each_record import RecordOutcomes, each_record
     from kinesis_spout.spark.sessions import LOCAL_CHECKPOINTS, SETTINGS, register, session
     from kinesis_spout.spark.tasks.handlers import ArrowCollector
-    from kinesis_spout.structured.progress_listener import (
-        KinesisProgress,
-        KinesisProgressListener,
-        kinesis_progress,
-    )
 
 __all__ = [
     "LOCAL_CHECKPOINTS",
     "SETTINGS",
     "ArrowCollector",
     "Collector",
-    "KinesisProgress",
-    "KinesisProgressListener",
     "RecordOutcomes",
     "SpoutQuery",
     "each_record",
-    "kinesis_progress",
     "register",
     "session",
 ]
@@ -41,11 +33,6 @@ _NAMES: Final = {
     "kinesis_spout.spark.per_record.each_record": ("RecordOutcomes", "each_record"),
     "kinesis_spout.spark.sessions": ("LOCAL_CHECKPOINTS", "SETTINGS", "register", "session"),
     "kinesis_spout.spark.tasks.handlers": ("ArrowCollector",),
-    "kinesis_spout.structured.progress_listener": (
-        "KinesisProgress",
-        "KinesisProgressListener",
-        "kinesis_progress",
-    ),
 }
 
 check_spark("Spark")

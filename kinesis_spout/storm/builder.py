@@ -9,7 +9,7 @@ from kinesis_spout.storm.components.bolt import Bolt, CombinerBolt, StatefulBolt
 from kinesis_spout.storm.components.spout import Spout
 from kinesis_spout.storm.components.tuples import OutputFields, are_field_names, declared_streams
 from kinesis_spout.storm.components.windowed_bolt import WindowedBolt, windows_of
-from kinesis_spout.storm.graph.component_graph import Component, ComponentGraph, Subscription
+from kinesis_spout.storm.graph.component_graph import ComponentGraph, ComponentInput, ComponentSpec
 from kinesis_spout.storm.graph.grouping import CustomGrouping, Grouping, GroupingKind
 from kinesis_spout.storm.graph.plan import plan_of
 from kinesis_spout.storm.multilang.protocol import DEFAULT_STREAM
@@ -42,7 +42,7 @@ class BoltDeclarer:
     """Says where the tuples of a bolt come from; each call adds a subscription. Mutable."""
 
     def __init__(self) -> None:
-        self.inputs: list[Subscription] = []
+        self.inputs: list[ComponentInput] = []
 
     def shuffle_grouping(self, component: str, stream: str = DEFAULT_STREAM) -> Self:
         """Any task gets a tuple: the one at hand, without a copy, where that is possible.
@@ -106,7 +106,7 @@ class BoltDeclarer:
                 "expected the id of a component, and of a stream of it unless that is the default one, got "
                 f"{component!r}, {stream!r}"
             )
-        self.inputs.append(Subscription(component=component, stream=stream, grouping=grouping))
+        self.inputs.append(ComponentInput(component=component, stream=stream, grouping=grouping))
         return self
 
 
@@ -114,7 +114,7 @@ class TopologyBuilder:
     """Collects spouts and bolts, by unique ids, and makes a topology of them. Mutable."""
 
     def __init__(self) -> None:
-        self._components: dict[str, Callable[[], Component]] = {}
+        self._components: dict[str, Callable[[], ComponentSpec]] = {}
         self._own_spouts: dict[str, Spout] = {}
 
     def set_spout(
@@ -149,8 +149,8 @@ class TopologyBuilder:
                 f"{other!r}, too: each is opened and asked separately; make two"
             )
 
-        def component() -> Component:
-            return Component(
+        def component() -> ComponentSpec:
+            return ComponentSpec(
                 name=name,
                 made_of=spout,
                 is_spout=True,
@@ -201,8 +201,8 @@ class TopologyBuilder:
             windows_of(bolt, name)
         declarer, own_conf = BoltDeclarer(), _conf(f"bolt {name!r}", conf)
 
-        def component() -> Component:
-            return Component(
+        def component() -> ComponentSpec:
+            return ComponentSpec(
                 name=name,
                 made_of=bolt,
                 is_spout=False,
@@ -248,7 +248,7 @@ class TopologyBuilder:
             plan_of(graph, spout.name)
         return Topology(name, graph, TopologyConf.of(options), _conf("topology", conf))
 
-    def _set(self, name: str, component: Callable[[], Component]) -> None:
+    def _set(self, name: str, component: Callable[[], ComponentSpec]) -> None:
         if not isinstance(name, str) or not name or name.startswith("__"):
             raise InvalidConfig(f"expected an id for a component, not beginning with __, got {name!r}")
         if name in self._components:

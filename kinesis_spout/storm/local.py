@@ -12,28 +12,13 @@ from typing import Any
 from kinesis_spout.model.errors import InvalidConfig
 from kinesis_spout.storm.multilang.protocol import DEFAULT_STREAM
 from kinesis_spout.storm.running.acking import TreeEnd
-from kinesis_spout.storm.running.blocks import (
-    Block,
-    ChangesDoNotCount,
-    CountsBlock,
-    FailedResults,
-    GroupBlock,
-    Keyed,
-    TreeReport,
-)
-from kinesis_spout.storm.running.clocks import ProcessingClock, TickClock, Ticks
+from kinesis_spout.storm.running.blocks import AckBlock, Block, GroupBlock, Keyed, StageReport
+from kinesis_spout.storm.running.clocks import BatchTicks, ProcessingClock, TickClock
 from kinesis_spout.storm.running.counts import ComponentCounts
 from kinesis_spout.storm.running.groups import RunChoice
 from kinesis_spout.storm.running.program import Program
 from kinesis_spout.storm.running.stage_run import StageRun
-from kinesis_spout.storm.running.trees import (
-    Unfinished,
-    decide,
-    ends_reported,
-    open_trees,
-    results_in,
-    root_of,
-)
+from kinesis_spout.storm.running.trees import Verdict, acker_decides, root_of, verdict_of
 from kinesis_spout.storm.state.key_values import PartitionState, UnfitValue
 
 Values = Sequence[Any]
@@ -162,7 +147,7 @@ class LocalTopology:
             for spout, program in self._programs.items()
         }
 
-    def _ticks_now(self, spout: str) -> Ticks:
+    def _ticks_now(self, spout: str) -> BatchTicks:
         self._batches += 1
         now = self._clock()
         self._tick_clocks[spout].advance(now, now)
@@ -178,34 +163,25 @@ class LocalTopology:
             )
         return spout
 
-    def _run(self, spout: str, batch: list[Values], stream: str, ticks: Ticks) -> Ends:
-        program = self._programs[spout]
-
+    def _run(self, spout: str, batch: list[Values], stream: str, ticks: BatchTicks) -> Ends:
         def at_once() -> Ends | None:
-            ends, counts = self._run_at_once(program, batch, stream, ticks)
-            return ends if counts and self._can_be_kept() else None
+            verdict = self._verdict(self._programs[spout], batch, stream, ticks)
+            if verdict.has_touched or not self._can_be_kept():
+                return None
+            self._failed_results = verdict.failed_results
+            return _ends(verdict)
 
         def carefully() -> Ends:
             self._forget()
-            run = self._stage(self._careful[spout], 0, 0)
-            run.begin(self._open_state, ticks)
-            numbers, blocks = _emitted(run, batch, stream)
-            self._add_counts(block for _, block in blocks)
-            return run.trees.all_decided(numbers)
+            return _ends(self._verdict(self._careful[spout], batch, stream, ticks))
 
         return self._choices[spout].run(at_once, carefully, bool)
 
-    def _run_at_once(
-        self, program: Program, batch: list[Values], stream: str, ticks: Ticks
-    ) -> tuple[Ends, bool]:
-        """Run all roots; gives the ends of incomplete ones, and whether the changes of state count."""
+    def _verdict(self, program: Program, batch: list[Values], stream: str, ticks: BatchTicks) -> Verdict:
+        """Run all stages, and decide the trees."""
         first = self._stage(program, 0, 0)
         first.begin(self._open_state, ticks)
-        numbers, blocks = _emitted(first, batch, stream)
-        if not program.plan.exchanges:
-            self._add_counts(block for _, block in blocks)
-            return first.trees.all_decided(numbers), True
-        blocks += open_trees(numbers, program.ackers, 0)  # none without ackers
+        blocks = _emitted(first, batch, stream)
         for stage in range(1, len(program.plan.stages)):
             here: defaultdict[int, list[Keyed]] = defaultdict(list)
             for each in blocks:
@@ -217,27 +193,19 @@ class LocalTopology:
                     here[partition], self._open_state, ticks
                 )
             ]
-        if not program.ackers:
-            self._add_counts(block for _, block in blocks)
-            reported = ends_reported(
-                (block for _, block in blocks if isinstance(block, TreeReport)),
-                (block for _, block in blocks if isinstance(block, GroupBlock)),
-            )
-            self._failed_results = results_in(reported.ends)
-            ends = {numbers[root]: end for root, end in reported.ends.items() if root in numbers}
-            return ends, not reported.has_touched
-        found = [
-            each
-            for acker in range(program.ackers)
-            for each in decide(block for key, block in blocks if key % program.ackers == acker)
-        ]
-        self._add_counts(found)
-        self._failed_results = frozenset(
-            root for each in found if isinstance(each, FailedResults) for root in each.roots
-        )
-        of_ackers = [each.ends for each in found if isinstance(each, Unfinished)]
-        counts = not any(isinstance(each, ChangesDoNotCount) for each in found)
-        return {number: end for each in of_ackers for number, end in each.items()}, counts
+        found: list[Block] = [block for _, block in blocks]
+        if program.plan.exchanges:
+            for acker in range(program.ackers):
+                found += acker_decides(
+                    block
+                    for key, block in blocks
+                    if isinstance(block, AckBlock) and key % program.ackers == acker
+                )
+        reports = [block for block in found if isinstance(block, StageReport)]
+        for report in reports:
+            for component, counts in report.counts.items():
+                self._counts[component].add(counts)
+        return verdict_of(reports, (block for block in found if isinstance(block, GroupBlock)))
 
     def _stage(self, program: Program, stage: int, partition: int) -> StageRun:
         key = (program.plan.spout, program.is_careful, stage, partition)
@@ -279,20 +247,15 @@ class LocalTopology:
         for state in self._states.values():
             state.forget_changes()
 
-    def _add_counts(self, blocks: Iterable[Block | Unfinished]) -> None:
-        for block in blocks:
-            if isinstance(block, CountsBlock):
-                for component, of_component in block.counts.items():
-                    self._counts[component].add(of_component)
 
-
-def _emitted(run: StageRun, batch: Sequence[Values], stream: str) -> tuple[dict[int, int], list[Keyed]]:
-    """Emit a micro-batch, and end it; gives the numbers of the open trees by root, and what leaves the stage."""
+def _emitted(run: StageRun, batch: Sequence[Values], stream: str) -> list[Keyed]:
+    """Emit a micro-batch, and end it; gives what leaves the stage."""
     run.spout.output(stream)  # Raises even where there are no tuples.
-    numbers: dict[int, int] = {}
     for number, values in enumerate(batch):
-        root = root_of(number, 0) if run.program.is_tracked else 0
-        if run.emit_root(values, root, stream):
-            numbers[root] = number
+        run.emit_root(values, root_of(number, 0) if run.program.is_tracked else 0, stream)
     run.finish()
-    return numbers, run.outbox.take()
+    return run.outbox.take()
+
+
+def _ends(verdict: Verdict) -> Ends:
+    return {number: end for number, ended in verdict.ends.items() for end in ended.values()}

@@ -8,9 +8,8 @@ from kinesis_spout.consumer.open_ports import zookeeper_settings
 from kinesis_spout.kinesis_spout import KinesisSpout
 from kinesis_spout.model.errors import InvalidConfig, StateUnreadable
 from kinesis_spout.storm.state.files import StateFiles, merged_rows
-from kinesis_spout.storm.state.key_values import read_value
+from kinesis_spout.storm.state.key_values import ResultKey, read_value
 from kinesis_spout.storm.state.manifest import StateManifest
-from kinesis_spout.storm.state.result import ResultKey
 from kinesis_spout.storm.topology_conf import BuiltTopology
 
 _MOST_READS: Final = 3

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 
 from kinesis_spout.consumer.open_ports import read_settings
-from kinesis_spout.consumer.ports import History, Ports
+from kinesis_spout.consumer.ports import Ports
 from kinesis_spout.dead_letters.stored_letters import RedrivenMark, mark_of, without_redriven
 from kinesis_spout.kinesis.pace import ApplicationBudget, Pacing, ShardPaces
 from kinesis_spout.kinesis.read.continuity import Continuity
@@ -293,12 +293,12 @@ class InMemoryStreamsPorts:
         self._world.listed += 1
         return [name for name, stream in self._world.streams.items() if not stream.is_deleted]
 
-    def history(self) -> History:
+    def begun(self) -> tuple[float | None, frozenset[str]]:
         world = self._world
         begun = {name for name, zookeeper in world.progress.items() if zookeeper.begun is not None}
         if begun and world.began is None:
             world.began = self.clock.time()
-        return History(began=world.began, streams=frozenset(begun))
+        return world.began, frozenset(begun)
 
     def open(self, config: SpoutConfig) -> Ports:
         world, name = self._world, config.stream_name

@@ -8,9 +8,9 @@ from typing import Any, Final
 from kinesis_spout.kinesis.write.put_records import Entry
 from kinesis_spout.model.errors import SpoolError
 from kinesis_spout.producer import KinesisProducer
-from kinesis_spout.producer.batch import Put
-from kinesis_spout.producer.outbox import WorkToDo
+from kinesis_spout.producer.sender import WorkToDo
 from kinesis_spout.producer.spool import Spooled
+from kinesis_spout.producer.tickets import AnyTicket
 from kinesis_spout.testing.clock import ManualClock
 
 
@@ -51,9 +51,9 @@ class SteppedProducer(KinesisProducer):
         while not is_over() and self._go_on(deadline):
             pass
 
-    def _await_room(self, put: Put) -> bool:
+    def _await_room(self, put: AnyTicket) -> bool:
         deadline = self.clock.monotonic() + self.config.block_timeout_seconds
-        while not self._inbox.reserve(put):
+        while not self._buffer.reserve(put):
             if not self._go_on(deadline):
                 return False
         return True

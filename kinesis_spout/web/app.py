@@ -40,8 +40,6 @@ _CLOSE_SECONDS: Final = 10.0
 """How long the batch of a redrive that is being put may take when the server ends."""
 _REQUESTS_SECONDS: Final = 5
 """How long requests may take when the server ends."""
-_LOOK_SECONDS: Final = 0.5
-"""Between two looks whether the server is to end."""
 _STATUS: Final[tuple[tuple[type[KinesisSpoutError], int], ...]] = (
     (NotFound, 404),
     (InvalidConfig, 400),
@@ -138,8 +136,7 @@ def serve(world: World, config: SpoutConfig, settings: PageSettings, ready: Call
 
 
 def server_of(app: Any, settings: PageSettings) -> uvicorn.Server:
-    """The server, which costs next to nothing while nobody looks."""
-    server = uvicorn.Server(
+    return uvicorn.Server(
         uvicorn.Config(
             app,
             log_config=None,
@@ -151,16 +148,6 @@ def server_of(app: Any, settings: PageSettings) -> uvicorn.Server:
             lifespan="on",
         )
     )
-    server.__dict__["main_loop"] = partial(_main_loop, server)
-    return server
-
-
-async def _main_loop(server: uvicorn.Server) -> None:
-    """Uvicorn's own, with fewer looks whether it is to end: of ten a second its idling consists."""
-    tenths = 0
-    while not await server.on_tick(tenths):
-        await asyncio.sleep(_LOOK_SECONDS)
-        tenths = (tenths + round(_LOOK_SECONDS * 10)) % 864_000
 
 
 def _listening(settings: PageSettings) -> socket.socket:

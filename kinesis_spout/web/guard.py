@@ -82,7 +82,7 @@ class Guard:
         path = scope["path"]
         if settings.token is None or path.startswith(_OPEN) or visitor(headers, settings) is not None:
             return None
-        if scope["method"] != "GET" or "hx-request" in headers:
+        if scope["method"] != "GET":
             return PlainTextResponse("expected the token of this server: see /login\n", 401)
         query = scope["query_string"].decode("latin-1")
         return RedirectResponse(f"/login?next={quote(path + ('?' + query if query else ''), safe='')}", 303)

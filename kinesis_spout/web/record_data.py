@@ -11,7 +11,7 @@ _MASK: Final = "•••"
 _HEX_BYTES: Final = 16
 
 
-class DataForm(StrEnum):
+class Rendering(StrEnum):
     JSON = "json"
     TEXT = "text"
     HEX = "hex"
@@ -19,13 +19,13 @@ class DataForm(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShownData:
-    form: DataForm
+    form: Rendering
     text: str
     is_cut: bool
     note: str | None = None
 
 
-def shown(data: bytes, form: DataForm | None, masks: Collection[str]) -> ShownData:
+def shown(data: bytes, form: Rendering | None, masks: Collection[str]) -> ShownData:
     """``form`` None chooses what fits.
 
     With masks, data that is not a JSON object or array is not shown: there are no fields by which it could be
@@ -34,7 +34,7 @@ def shown(data: bytes, form: DataForm | None, masks: Collection[str]) -> ShownDa
     parsed, is_json = _parsed(data, frozenset(masks))
     if masks and not is_json:
         return ShownData(
-            form=DataForm.TEXT,
+            form=Rendering.TEXT,
             text="",
             is_cut=False,
             note="not shown: fields are masked (--mask), and this is no JSON object or array",
@@ -42,21 +42,21 @@ def shown(data: bytes, form: DataForm | None, masks: Collection[str]) -> ShownDa
     if masks:
         data = json.dumps(parsed, ensure_ascii=False).encode("utf-8", "backslashreplace")
     if form is None:
-        form = DataForm.JSON if is_json else DataForm.TEXT if _is_text(data) else DataForm.HEX
-    if form is DataForm.JSON and not is_json:
-        form = DataForm.TEXT
+        form = Rendering.JSON if is_json else Rendering.TEXT if _is_text(data) else Rendering.HEX
+    if form is Rendering.JSON and not is_json:
+        form = Rendering.TEXT
     text, is_cut = _written(data, parsed, form)
     note = "the values of masked fields are not shown" if masks else None
     return ShownData(form=form, text=text, is_cut=is_cut, note=note)
 
 
-def _written(data: bytes, parsed: Any, form: DataForm) -> tuple[str, bool]:
-    if form is DataForm.JSON:
+def _written(data: bytes, parsed: Any, form: Rendering) -> tuple[str, bool]:
+    if form is Rendering.JSON:
         text = json.dumps(parsed, indent=2, ensure_ascii=False)
         return text[:_MAX_SHOWN], len(text) > _MAX_SHOWN
     is_cut = len(data) > _MAX_SHOWN
     data = data[:_MAX_SHOWN]
-    return (data.decode("utf-8", "replace") if form is DataForm.TEXT else _hex(data)), is_cut
+    return (data.decode("utf-8", "replace") if form is Rendering.TEXT else _hex(data)), is_cut
 
 
 def _parsed(data: bytes, masks: frozenset[str]) -> tuple[Any, bool]:

@@ -13,7 +13,7 @@ from kinesis_spout.operations.shards import ShardState
 from kinesis_spout.operations.watch.sight import ShardSight, Sight
 from kinesis_spout.web import drawing
 from kinesis_spout.web.pages import Pages
-from kinesis_spout.web.record_data import DataForm, shown
+from kinesis_spout.web.record_data import Rendering, shown
 from kinesis_spout.web.wording import address
 
 T = TypeVar("T")
@@ -186,7 +186,7 @@ def letter(request: Request) -> Response:
     form = request.query_params.get("as")
     data = None
     if pages.settings.show_data:
-        data = shown(found.data, DataForm(form) if form in set(DataForm) else None, pages.settings.masks)
+        data = shown(found.data, Rendering(form) if form in set(Rendering) else None, pages.settings.masks)
     return pages.show(
         request, "letter.html", letter=found, data=data, can_mark=observation.letters().can_mark
     )

@@ -97,9 +97,7 @@ class ShardSlices:
             return False
         return carried > 0 or self.is_for_executors
 
-    def plan_some(
-        self, now: float, carried: int | None, most: float = inf, *, coalesces: bool = False
-    ) -> list[SlicePlan]:
+    def plan_some(self, now: float, carried: int | None, most: float = inf) -> list[SlicePlan]:
         """Plan the due retries, then a fresh slice, of at most ``most`` deliveries; fresh records have half of it.
 
         With ``carried`` None nothing fresh is planned; otherwise it is how many fetched records the driver holds.
@@ -109,19 +107,19 @@ class ShardSlices:
         if fresh and most < inf and self.may_plan_retries(now):
             for_retries = most // 2 if self._fresh_first else most - most // 2
             self._fresh_first = not self._fresh_first
-        retries = self.plan_retries(now, for_retries, coalesces=coalesces) if for_retries else None
+        retries = self.plan_retries(now, for_retries) if for_retries else None
         left = most - (0 if retries is None else retries.most_deliveries)
         fresh_plan = None
         if carried is not None and left:
-            fresh_plan = self.plan_fresh(carried, most=left, coalesces=coalesces)
+            fresh_plan = self.plan_fresh(carried, most=left)
         return [plan for plan in (retries, fresh_plan) if plan is not None]
 
-    def plan_retries(self, now: float, most: float = inf, *, coalesces: bool = False) -> SlicePlan | None:
+    def plan_retries(self, now: float, most: float = inf) -> SlicePlan | None:
         """Plan the due retries, at most so many; None if there are none, or some are out already."""
         if not self.may_plan_retries(now):
             return None
         isolation = self._isolation[False]
-        limit = int(min(isolation.limit(self._limits.retries), inf if coalesces else most))
+        limit = int(min(isolation.limit(self._limits.retries), most))
         retries = self.state.take_retries(now, limit, whole_lines=True, single=isolation.is_isolated)
         if not retries:
             return None
@@ -136,28 +134,24 @@ class ShardSlices:
             max_failures=len(retries),
             retries=retries,
             alone=isolation.alone or isolated or suspected,
-            deliveries=int(min(most, len(retries))) if coalesces and most < inf else None,
             portion=1 if suspected else isolation.portion,
         )
         return self._retries_out
 
-    def plan_fresh(
-        self, carried: int, *, slowed: bool = False, most: float = inf, coalesces: bool = False
-    ) -> SlicePlan | None:
+    def plan_fresh(self, carried: int, *, slowed: bool = False, most: float = inf) -> SlicePlan | None:
         """Plan the next fresh slice. Of a ``slowed`` one ``most`` records are delivered, of any number read."""
         isolation = self._isolation[True]
         if not self.may_plan_fresh(carried):
             return None
         tracker = self.state.tracker
-        limit = self._limits.records
-        deliveries = int(most) if coalesces and most < inf else None
+        limit, deliveries = self._limits.records, None
         max_failures, room = self.state.max_failures, self.state.room
         if slowed:
             # What was finished before the restart is passed over, however much that is.
             deliveries = int(min(most, room))
             limit = limit if tracker.restored_holes else deliveries
             room = deliveries
-        elif deliveries is None:
+        else:
             limit = int(min(limit, most))
         if isolation.alone and not self.backlog:
             isolation.at_most(carried)  # The job that died can have read no further than the tip.

@@ -68,8 +68,7 @@ def settle_retries(
     }
     for failure in outcome.failures:
         if failure.held:
-            due_at = _due_with_stand_in(failure, decisions, now)
-            state.withdraw(failure.sequence, failure.partition_key, due_at)
+            state.withdraw(failure.sequence, failure.partition_key)
     for retry in retries:
         if retry.sequence not in unfinished:
             state.ack(retry.sequence, now)
@@ -113,7 +112,7 @@ def _queue_failures(
         sequence, key = failure.sequence, failure.partition_key
         decision = decisions.get(failure.index)
         if decision is None:
-            state.retries.wait(sequence, key, _due_with_stand_in(failure, decisions, now))
+            state.retries.wait(sequence, key, -inf)
         elif isinstance(decision, Retry):
             state.retries.wait(sequence, key, now + decision.delay_seconds)
         else:
@@ -121,9 +120,3 @@ def _queue_failures(
                 state.retries.block(sequence, key)
             exhausted.append(state.exhausted(sequence, failure.attempt, failure.fate))
     return exhausted
-
-
-def _due_with_stand_in(held: FailedRecord, decisions: Mapping[int, object], now: float) -> float:
-    """Tell when a held record is due: with the failed record that stood for it; otherwise at once."""
-    decision = None if held.stand_in is None else decisions.get(held.stand_in)
-    return now + decision.delay_seconds if isinstance(decision, Retry) else -inf

@@ -77,8 +77,7 @@ class SlicePlan:
     alone: bool = False
     """Run it in a job of its own: a job with it died before, and this tells who is to blame."""
     deliveries: int | None = None
-    """So many of its records may reach the handler, at most: some stand for others, or one is a probe. None: each
-    may."""
+    """So many of its records may reach the handler, at most: one is a probe. None: each may."""
     portion: int | None = None
     """A handler that takes several records at a time is given no more than that, nor are more under way at a time;
     None: as many as there are."""
@@ -134,12 +133,9 @@ class FailedRecord(NamedTuple):
     """How often it was delivered so far."""
     fate: Fate = Fate.FAILED
     partition_key: str | None = None
-    """What names the line in which later records wait: the partition key, or what a door orders by instead."""
+    """What names the line in which later records wait."""
     delay_seconds: float | None = None
     """The handler's own wish for the delay before the next attempt."""
-    stand_in: int | None = None
-    """Of a held one: the index, in the same outcome, of the failure of a later record that was handled in its
-    place. Both come again together: it is due when that one is, or at once if that one is given up."""
 
     @property
     def held(self) -> bool:

@@ -1,4 +1,4 @@
-"""What every dead letter sink keeps to: the in-memory fake, local files, Hadoop, S3, and a Kinesis stream."""
+"""What every dead letter sink keeps to: the in-memory fake, local and remote files, S3, and a Kinesis stream."""
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -8,6 +8,7 @@ from moto import mock_aws
 
 from kinesis_spout.dead_letters.json_lines import JsonLinesSink
 from kinesis_spout.dead_letters.kinesis_stream import KinesisStreamSink
+from kinesis_spout.dead_letters.remote_files import RemoteFilesSink
 from kinesis_spout.dead_letters.s3 import S3Sink
 from kinesis_spout.kinesis.client_settings import KinesisClientSettings
 from kinesis_spout.kinesis.retry_policy import RetryPolicy
@@ -32,18 +33,9 @@ def json_lines(directory: Path) -> Iterator[Open]:
     yield lambda: JsonLinesSink(directory / "dead letters" / "here")
 
 
-def hadoop(directory: Path) -> Iterator[Open]:
-    from kinesis_spout.dead_letters.hadoop import HadoopSink  # noqa: PLC0415 - only where PySpark is wanted
-
-    sinks: list[HadoopSink] = []
-
-    def open_once_more() -> HadoopSink:
-        sinks.append(HadoopSink((directory / "dead").as_uri()))
-        return sinks[-1]
-
-    yield open_once_more
-    for sink in sinks:
-        sink.close()
+def remote_files(directory: Path) -> Iterator[Open]:
+    """A directory of this machine, as PyArrow opens it: no HDFS is at hand."""
+    yield lambda: RemoteFilesSink((directory / "dead letters").as_uri())
 
 
 def kinesis() -> Iterator[Open]:
@@ -59,17 +51,15 @@ def s3() -> Iterator[Open]:
         yield lambda: S3Sink(f"s3://letters/billing/dead?endpoint_override={endpoint}", session=a_session)
 
 
-@pytest.fixture(
-    params=["in_memory", "json_lines", pytest.param("hadoop", marks=pytest.mark.spark), "kinesis", "s3"]
-)
+@pytest.fixture(params=["in_memory", "json_lines", "remote_files", "kinesis", "s3"])
 def open_sink(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Open]:
     match request.param:
         case "in_memory":
             yield from in_memory()
         case "json_lines":
             yield from json_lines(tmp_path)
-        case "hadoop":
-            yield from hadoop(tmp_path)
+        case "remote_files":
+            yield from remote_files(tmp_path)
         case "kinesis":
             yield from kinesis()
         case "s3":

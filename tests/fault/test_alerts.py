@@ -16,6 +16,7 @@ from tests.support.prometheus_server import Prometheus, SpedUp
 from tests.support.waiting import wait_until
 
 pytestmark = [
+    pytest.mark.second_environment,
     pytest.mark.zookeeper,
     pytest.mark.endpoint,
     pytest.mark.skipif(

@@ -19,7 +19,13 @@ from tests.support.spark.micro_batch_world import MakeWorld, MicroBatchWorld
 from tests.support.spark.structured_queries import source_options
 from tests.support.waiting import wait_until
 
-pytestmark = [pytest.mark.no_second_run, pytest.mark.spark, pytest.mark.zookeeper, pytest.mark.endpoint]
+pytestmark = [
+    pytest.mark.second_environment,
+    pytest.mark.no_second_run,
+    pytest.mark.spark,
+    pytest.mark.zookeeper,
+    pytest.mark.endpoint,
+]
 
 RECORDS_AT_ONCE = 20
 ENOUGH = 5

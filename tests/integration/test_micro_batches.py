@@ -619,35 +619,6 @@ def test_a_handler_that_is_broken_for_every_record_costs_none_of_them(
         assert all("no database for" not in kind for kind in query.failures)
 
 
-def test_a_door_that_coalesces_handles_the_newest_of_each_key(
-    spark: SparkSession, world: MicroBatchWorld
-) -> None:
-    def product(record: Record) -> str:
-        return record.data.decode().partition("=")[0]
-
-    prices = [f"{name}={price}" for price in range(20) for name in ("tea", "rum", "gin")]
-    world.put(prices, keys=["all"])
-    failures = {"tea=19": [1]}
-
-    def act(payload: str, attempt: int) -> None:
-        if attempt in failures.get(payload, []):
-            raise ValueError("once")
-
-    spout = world.spout()
-    with spout.foreach_record(spark, logging_handler(world.log, act), coalesce=product) as query:
-        query.processAllAvailable()
-        counters = query.counters
-
-    handled = world.log.payloads()
-    last = {payload.partition("=")[0]: payload for payload in handled}
-    assert set(last.values()) == {"tea=19", "rum=19", "gin=19"}
-    assert world.log.attempts("tea=19") == [1, 2]
-    assert counters.acked + counters.coalesced == counters.finished == 60
-    assert counters.coalesced >= 57 - 3 * 2  # by how many pages they came
-    with pytest.raises(InvalidConfig, match="coalesce: expected"):
-        world.spout().foreach_record(spark, print, coalesce="product")  # type: ignore[arg-type]
-
-
 # Tasks that stay
 
 

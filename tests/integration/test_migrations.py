@@ -71,6 +71,7 @@ def booked(ledger: Path) -> dict[str, int]:
         return dict(opened.execute("SELECT id, cents FROM orders"))
 
 
+@pytest.mark.second_environment
 @needs_libraries
 def test_the_kcl_books_orders_gives_the_bad_ones_up_and_checkpoints_at_the_end_of_the_shard(
     ledger: Path, tmp_path: Path
@@ -323,6 +324,7 @@ MINUTES: Final = ["ann 0 600", "ann 1 900", "bob 0 700", "bob 3 100"]
 OVERDRAFTS: Final = ["ann -100", "bob -100"]
 
 
+@pytest.mark.second_environment
 @needs_libraries
 @pytest.mark.endpoint
 def test_the_dataflow_of_bytewax_sums_payments_by_account_and_minute(moto_server: KinesisEndpoint) -> None:
@@ -345,6 +347,7 @@ def test_the_topology_after_bytewax_prints_the_same(
     assert sorted(capsys.readouterr().out.splitlines()) == MINUTES
 
 
+@pytest.mark.second_environment
 @needs_libraries
 def test_the_agent_of_faust_warns_of_overdrafts() -> None:
     payments = "\n".join(json.dumps(each) for each in PAYMENTS)

@@ -18,10 +18,6 @@ from kinesis_spout.model.errors import InvalidConfig, StoreError, StoreUnavailab
 from kinesis_spout.plain.record_spout import RecordSpout
 from kinesis_spout.recipes.leader import stand_for
 from kinesis_spout.settings import SpoutConfig
-from kinesis_spout.settings.source_options import StreamReadOptions
-from kinesis_spout.settings.table.spelling import as_option
-from kinesis_spout.structured.offsets import QueryOffset, ShardOffset, StreamOffset
-from kinesis_spout.structured.published.published_progress import PublishedProgress
 from kinesis_spout.zookeeper import EmbeddedZooKeeper, Login, ZooKeeperBackend, ZooKeeperSession
 from shard_state import Checkpoint, Position
 from tests.support.core.shards import everywhere, shards_named
@@ -34,7 +30,13 @@ from tests.support.zookeeper.server import SESSION_TIMEOUT_SECONDS
 pytestmark = pytest.mark.zookeeper
 
 SHARD = "shardId-000000000000"
-WAYS_IN = ["digest", "sasl", "tls and sasl", "certificate"]
+WAYS_IN = [
+    "digest",
+    *(
+        pytest.param(way, marks=pytest.mark.second_environment)
+        for way in ("sasl", "tls and sasl", "certificate")
+    ),
+]
 SECRETS = (PASSWORD, OTHER_PASSWORD, KEY_PASSWORD, "wr0ng-password")
 
 SHIPPING = {"zookeeper_user": "shipping", "zookeeper_password": OTHER_PASSWORD}
@@ -386,12 +388,11 @@ def test_the_doors_get_in_and_no_secret_gets_out(
             RecordSpout(SpoutConfig.of(**given | wrong)).activate()
         shown += traceback.format_exception(error.value)
 
-    publish(given)
     begin(secured_zookeeper, f"{config.zookeeper_root}-digest", secured_zookeeper.access("digest"))
     with zookeeper_settings(config).connect("orders", None) as backend:
         client = backend.session.client
         nodes = [f"{path} {client.get(path)}" for path in walk(client, f"/{config.zookeeper_root}")]
-    assert any("query" in node and SHARD in node for node in nodes)
+    assert any(SHARD in node for node in nodes)
 
     assert "kinesis_spout.zookeeper.kazoo" in {record.name for record in caplog.records}
     for secret in SECRETS:
@@ -410,20 +411,6 @@ def command(given: dict[str, Any], *arguments: str, exit_code: int = 0) -> str:
     result = CliRunner().invoke(app, [*arguments], env=variables)
     assert result.exit_code == exit_code, result.output
     return result.output
-
-
-def publish(given: dict[str, Any]) -> None:
-    """Publish the progress of a query under another application's name, with the options of the source."""
-    access = {as_option(name, None): str(given[name]) for name in given if name.startswith("zookeeper")}
-    query = {"streamName": given["stream"], "checkpointApp": "query"}
-    progress = PublishedProgress.of(
-        StreamReadOptions.of(query | {name: text for name, text in access.items() if name is not None})
-    )
-    assert progress is not None
-    shards = {SHARD: ShardOffset(position=Position.trim_horizon())}
-    first = QueryOffset(streams={given["stream"]: StreamOffset(created=1_700_000_000.0, shards=shards)})
-    progress.publish(progress.start(first))
-    progress.finish()
 
 
 def walk(client: KazooClient, path: str) -> Iterator[str]:

@@ -38,7 +38,7 @@ import json, sys
 from pyspark.sql import SparkSession
 from kinesis_spout import Reject
 from kinesis_spout.model.errors import InvalidConfig
-from kinesis_spout.spark import KinesisProgressListener, each_record, register
+from kinesis_spout.spark import each_record, register
 
 folder, stream, copy, connection = sys.argv[1], sys.argv[2], sys.argv[3], json.loads(sys.argv[4])
 
@@ -55,8 +55,6 @@ def tell(outcomes):  # on the server
 spark = SparkSession.builder.remote("local[2]").getOrCreate()
 try:
     register(spark)
-    listener = KinesisProgressListener()
-    spark.streams.addListener(listener)
     query = (
         spark.readStream.format("kinesis").options(**connection)
         .option("streamName", stream).option("initialPosition", "earliest")
@@ -78,9 +76,9 @@ try:
     batch.select("data", "partitionKey").write.format("kinesis").options(**connection).option(
         "streamName", copy
     ).mode("append").save()
-    spark.streams.removeListener(listener)
     with open(folder + "/result", "w") as file:
-        rows = [progress.rows for progress in listener.recent(query.id)]
+        ours = [source for progress in query.recentProgress for source in progress["sources"]]
+        rows = [source["numInputRows"] for source in ours if "kinesis" in str(source.get("latestOffset"))]
         json.dump({"session": type(spark).__module__, "refused": refused, "rows": rows}, file)
 finally:
     spark.stop()  # or its threads keep the process

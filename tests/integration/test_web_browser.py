@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+import kinesis_spout.web
 from kinesis_spout.plain.record_spout import RecordSpout
 from kinesis_spout.zookeeper import EmbeddedZooKeeper
 from tests.support.kinesis.endpoints import KinesisEndpoint
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
 
 _CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 pytestmark = [
-    pytest.mark.browser,
+    pytest.mark.second_environment,
     pytest.mark.zookeeper,
     pytest.mark.endpoint,
     pytest.mark.skipif(_CHROMIUM is None, reason="no browser: `apt-get install chromium` gives one"),
@@ -41,6 +42,7 @@ pytestmark = [
 ]
 
 ROOT = "web-browser"
+STATIC = Path(kinesis_spout.web.__file__).with_name("static")
 COMMAND = [sys.executable, "-c", "from kinesis_spout.cli.app import main; main()"]
 SCREENS = ("", "/letters", "/redrives", "/topology", "/audit", "/pause", "/reset?to=latest", "/redrive")
 FIRST_LETTER = "section:has(#letters) tbody a >> nth=0"
@@ -391,6 +393,57 @@ def test_a_consumer_that_goes_is_seen_without_a_reload(visit: Visit, shop: Shop)
     shop.close()
     page.wait_for_selector("text=nobody reads this stream")
     assert "Reset: only" in text(page)  # what is no part of what refreshes stays until a reload
+
+
+def test_a_link_keeps_the_focus_while_the_page_renews_itself(visit: Visit, shop: Shop) -> None:
+    page = visit(shop.home)
+    page.focus("text=Drain… >> nth=0")
+    for _ in range(2):
+        read_at = page.get_attribute("footer time", "datetime")
+        wait_until(lambda: page.get_attribute("footer time", "datetime") != read_at, "a renewal")  # noqa: B023
+    assert page.evaluate("document.activeElement.textContent") == "Drain…"
+
+
+LIVE = """<!doctype html><title>Live</title><script src="/static/page.js" type="module"></script>
+<main><div id="live" data-live="/live">{}</div></main><footer>{}</footer>"""
+BEFORE = """<table><tr data-key="a"><td><a href="/a">first</a></td></tr>
+<tr data-key="b"><td><a href="/b">second</a></td><td id="kept">selected</td></tr></table>
+<details><summary>more</summary><p>1</p></details><input id="typed" value="">"""
+AFTER = """<p class="new">news</p><table>
+<tr data-key="b"><td><a href="/b">second</a></td><td id="kept">selected</td></tr>
+<tr data-key="c"><td><a href="/c">third</a></td></tr></table>
+<details><summary>more</summary><p>2</p></details><input id="typed" value="">"""
+
+
+def test_a_renewal_touches_only_what_has_changed(browser: "Browser") -> None:
+    """Focus, selection, what is typed and what is open stay, although rows came, went and moved."""
+    page = browser.new_page()
+    shown = [BEFORE, "before"]
+    page.route("**/live", lambda route: route.fulfill(body=LIVE.format(*shown), content_type="text/html"))
+    page.route("**/page.js", lambda route: route.fulfill(path=STATIC / "page.js"))
+    page.goto("http://page.example/live")
+    page.click("summary")
+    page.fill("#typed", "half a wo")
+    page.focus("a[href='/b']")
+    page.evaluate("getSelection().selectAllChildren(document.getElementById('kept'))")
+    shown[:] = AFTER, "after"
+    page.wait_for_selector("footer:has-text('after')")
+    assert page.locator("tr").all_inner_texts() == ["second\tselected", "third"]
+    assert page.inner_text("details p") == "2"
+    assert page.get_attribute(".new", "class") == "new"
+    assert page.input_value("#typed") == "half a wo"
+    assert page.evaluate("document.activeElement.getAttribute('href')") == "/b"
+    assert page.evaluate("getSelection().toString().trim()") == "selected"
+    # An answer that is another page changes nothing, and the next one is shown.
+    with page.expect_response(lambda answer: answer.status == 503):
+        page.route("**/live", lambda route: route.fulfill(body="<h1>busy</h1>", status=503))
+    assert page.inner_text("footer") == "after"
+    page.unroute("**/live")
+    shown[:] = BEFORE, "again"
+    page.route("**/live", lambda route: route.fulfill(body=LIVE.format(*shown), content_type="text/html"))
+    page.wait_for_selector("footer:has-text('again')")
+    assert page.locator("tr").count() == 2
+    page.close()
 
 
 def test_on_a_phone_no_screen_scrolls_sideways(visit: Visit, shop: Shop) -> None:

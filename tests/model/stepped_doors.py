@@ -8,6 +8,7 @@ from typing import Any, Self, cast
 
 import pytest
 
+from kinesis_spout.consumer.ports import Ports
 from kinesis_spout.kinesis import ShardGetters
 from kinesis_spout.model.clock import Clock
 from kinesis_spout.model.errors import KinesisSpoutError
@@ -16,7 +17,7 @@ from kinesis_spout.settings import SpoutConfig
 from kinesis_spout.spark.driver.engine import MicroBatchEngine
 from kinesis_spout.spark.driver.engine_settings import EngineSettings
 from kinesis_spout.spark.tasks.delivery import DeliverySettings, HandlerDelivery, SliceDelivery
-from kinesis_spout.spark.tasks.jobs import WORTH_A_TASK_SECONDS
+from kinesis_spout.spark.tasks.jobs import WORTH_A_TASK_SECONDS, BatchRunner
 from kinesis_spout.spark.tasks.task import run_slices
 from kinesis_spout.spark.tasks.work import WorkResult, WorkSlice
 from kinesis_spout.testing import SteppedSpout
@@ -85,53 +86,98 @@ class PlainDoor(Door):
         self._spout.close()
 
 
+def _nothing() -> None:
+    """The end of a job concerns nobody else."""
+
+
+class SteppedEngine(MicroBatchEngine):
+    """A ``MicroBatchEngine`` without threads: polls and jobs run where they are started.
+
+    Args:
+        after_job: is called when a job has ended.
+        settings: those of the engine, where a test has others.
+    """
+
+    def __init__(
+        self,
+        config: SpoutConfig,
+        ports: Ports,
+        runner: BatchRunner,
+        after_job: Callable[[], None] = _nothing,
+        **settings: Any,
+    ) -> None:
+        chosen: dict[str, Any] = {
+            "parallelism": lambda: 2,
+            "shards_per_task": 8,
+            "max_concurrent_batches": 2,
+            "records_per_fetch": 2,
+            "poll_seconds": 0.2,
+            "idle_poll_seconds": 2.0,
+            "max_buffered_bytes": 1024 * 1024,
+            "batch_timeout_seconds": None,
+            **settings,
+        }
+        self.stepped = _SteppedConsumer(config, ports, message_timeout_seconds=None)
+        super().__init__(self.stepped, runner, EngineSettings(**chosen), "stepped")
+        self.polls = self._tip.polls = _SteppedPrefetcher(clock=ports.clock)
+        self._running._threads = cast("Any", _ThreadsHere(after_job))
+        try:
+            self.stepped.start(self)
+        except KinesisSpoutError:
+            self.stepped.close(commit=False)
+            raise
+
+    def poll(self) -> None:
+        """Do the chores that are due, and read at the tip."""
+        self.stepped.do_chores()
+        self.stepped.check()
+        self.polls.fetch_due()
+
+    def work(self) -> None:
+        """Run the batches that are due, and settle them."""
+        with self.stepped.lock:
+            self._start_work()
+        self._make_calls(0.0)
+        if self.stepped.run_is_done and not self._running.batches:
+            self._leave()
+            self.is_done = True
+
+    @property
+    def is_idle(self) -> bool:
+        return not self._running.batches
+
+    def crash(self) -> None:
+        """End as a killed process does: nothing more is stored."""
+        self.stepped.close(commit=False)
+
+
 class MicroBatchDoor(Door):
-    """A ``MicroBatchEngine`` without threads and without Spark: polls and jobs run where they are started."""
+    """A ``SteppedEngine`` whose executors are this thread."""
 
     def __init__(self, process: Process) -> None:
         self._process = process
-        self._consumer = _SteppedConsumer(_config(process), process.ports, message_timeout_seconds=None)
-        settings = EngineSettings(
-            parallelism=lambda: 2,
-            shards_per_task=8,
-            max_concurrent_batches=2,
-            records_per_fetch=2,
-            poll_seconds=0.2,
-            idle_poll_seconds=2.0,
-            max_buffered_bytes=1024 * 1024,
-            batch_timeout_seconds=None,
+        self._engine = SteppedEngine(
+            _config(process), process.ports, _Runner(process), after_job=process.check_alive
         )
-        self._engine = MicroBatchEngine(self._consumer, _Runner(process), settings, "stepped")
-        self._polls = self._engine._tip.polls = _SteppedPrefetcher(clock=process.ports.clock)
-        self._engine._running._threads = cast("Any", _RunsHere(process))
-        try:
-            self._consumer.start(self._engine)
-        except KinesisSpoutError:
-            self._consumer.close(commit=False)
-            raise
 
     def step(self) -> None:
-        self._consumer.do_chores()
-        self._consumer.check()
-        self._polls.fetch_due()
+        self._engine.poll()
         self._process.check_alive()
-        with self._consumer.lock:
-            self._engine._start_work()
-        self._engine._make_calls(0.0)
+        self._engine.work()
 
     def close(self) -> None:
         self._engine.close()
 
 
-class _RunsHere:
+class _ThreadsHere:
     """A pool that runs what is submitted at once, on the caller's thread."""
 
-    def __init__(self, process: Process) -> None:
-        self._process = process
+    def __init__(self, after_job: Callable[[], None]) -> None:
+        self._after_job = after_job
 
     def submit(self, work: Callable[..., None], *args: object) -> None:
         work(*args)
-        self._process.check_alive()  # a batch takes whatever its job raises as that job's end
+        self._after_job()  # a batch takes whatever its job raises as that job's end
 
     def shutdown(self, *, wait: bool = True, cancel_futures: bool = False) -> None:
         """Nothing is under way."""
@@ -151,7 +197,7 @@ class _Runner:
 
     def run(self, tag: str, packs: Sequence[Sequence[WorkSlice]]) -> list[WorkResult]:
         del tag
-        with _executors_are_here(self._world.clock):
+        with executors_are_here(self._world.clock):
             return [
                 result
                 for pack in packs
@@ -208,7 +254,7 @@ class _PoolHere:
 
 
 @contextmanager
-def _executors_are_here(clock: Clock) -> Iterator[None]:
+def executors_are_here(clock: Clock) -> Iterator[None]:
     """Let tasks fetch on this thread, and keep to the read limits by this clock."""
     task = "kinesis_spout.spark.tasks.task"
     with pytest.MonkeyPatch.context() as patches:

@@ -5,10 +5,10 @@ Both against trees of tuples written down in full, and against each other.
 
 from array import array
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from random import Random, getrandbits
+from random import Random
 from typing import Any
 
 import pytest
@@ -18,9 +18,9 @@ from hypothesis import strategies as st
 from kinesis_spout.model.handler import Failure
 from kinesis_spout.storm.components.tuples import Source, Tuple
 from kinesis_spout.storm.running.acking import TreeEnd
-from kinesis_spout.storm.running.blocks import AckBlock, Block, OpenTrees, Parcel, TupleBlock
-from kinesis_spout.storm.running.collecting import Collector, Output
-from kinesis_spout.storm.running.trees import Trees, Unfinished, acker_of, decide, ends_reported
+from kinesis_spout.storm.running.blocks import AckBlock, Block, Parcel, StageReport, TupleBlock
+from kinesis_spout.storm.running.collecting import Output, TaskCollector
+from kinesis_spout.storm.running.trees import Trees, acker_decides, acker_of, root_of, verdict_of
 
 pytestmark = pytest.mark.no_second_run
 
@@ -63,7 +63,7 @@ class Tasks:
 
     def __init__(self) -> None:
         self.trees = [Trees(lambda: 0.0, 30.0) for _ in range(4)]
-        self.collectors = [Collector(f"bolt {number}", trees) for number, trees in enumerate(self.trees)]
+        self.collectors = [TaskCollector(f"bolt {number}", trees) for number, trees in enumerate(self.trees)]
         self.sent: list[TupleBlock] = []
         for collector, trees in zip(self.collectors, self.trees, strict=True):
             parcel = Parcel("any", 0, SOURCE, collector.refused, trees.tell)
@@ -86,24 +86,19 @@ class Tasks:
         self.trees[task].count(tup.roots, 1)
         return tup
 
-    def blocks(self, opened: Mapping[int, int]) -> list[tuple[int, Block]]:
+    def blocks(self) -> list[tuple[int, Block]]:
         """Give every message on its way to an acker, as small as it can be: one root each."""
         blocks: list[tuple[int, Block]] = []
-        for root, number in opened.items():
-            words = {"roots": array("Q", [root]).tobytes(), "numbers": array("Q", [number]).tobytes()}
-            acker = acker_of(root, ACKERS)
-            blocks.append((acker, OpenTrees(acker=acker, batch=0, **words)))
         for trees in self.trees:
             values = dict(zip(*(words.tolist() for words in trees.take()), strict=True))
             for root in values.keys() | trees.ends.keys():
                 known = [root] if root in values else []
                 block = AckBlock(
-                    acker=acker_of(root, ACKERS),
                     roots=array("Q", known).tobytes(),
                     values=array("Q", [values[each] for each in known]).tobytes(),
                     ends={root: trees.ends[root]} if root in trees.ends else {},
                 )
-                blocks.append((block.acker, block))
+                blocks.append((acker_of(root, ACKERS), block))
         return blocks
 
 
@@ -129,7 +124,7 @@ def test_a_tree_is_complete_if_and_only_if_every_tuple_of_it_was_acked(
 ) -> None:
     count, drawn = forest
     tasks = Tasks()
-    root_ids = [getrandbits(62) or 1 for _ in range(count)]
+    root_ids = [root_of(number, 0) for number in range(count)]
     for number in range(count):
         tasks.collectors[0].emit_root((0,), root_ids[number])
         drawn[number].tup = tasks.take(drawn[number].task)
@@ -147,23 +142,23 @@ def test_a_tree_is_complete_if_and_only_if_every_tuple_of_it_was_acked(
     for each in handled:
         handle(tasks, each)
 
-    blocks = tasks.blocks({root: number for number, root in enumerate(root_ids)})
+    blocks = tasks.blocks()
     order.shuffle(blocks)
-    found: dict[int, TreeEnd] = {}
-    for acker in range(ACKERS):
-        for unfinished in decide(block for key, block in blocks if key == acker):
-            assert isinstance(unfinished, Unfinished)
-            assert not found.keys() & unfinished.ends.keys()
-            found |= unfinished.ends
+    of_ackers = [
+        report
+        for acker in range(ACKERS)
+        for report in acker_decides(block for key, block in blocks if key == acker)
+        if isinstance(report, StageReport)
+    ]
+    roots = [root for report in of_ackers for root in report.ends]
+    assert len(set(roots)) == len(roots)
+    found = {number: end for number, ends in verdict_of(of_ackers).ends.items() for end in ends.values()}
 
-    reported, has_touched = ends_reported(
-        report for report in (trees.report() for trees in tasks.trees) if report is not None
-    )
-    numbers = {root: number for number, root in enumerate(root_ids)}
-    assert {numbers[root]: end.timed_out for root, end in reported.items()} == {
+    reported = verdict_of(trees.report({}) for trees in tasks.trees)
+    assert {number: end.timed_out for number, ends in reported.ends.items() for end in ends.values()} == {
         number: end.timed_out for number, end in found.items()
     }
-    assert not has_touched
+    assert not reported.has_touched
 
     fates: dict[int, set[str]] = defaultdict(set)
     for each in drawn:

@@ -16,7 +16,7 @@ from kinesis_spout.kinesis.aggregated_record import UserRecord, take_apart
 from kinesis_spout.kinesis.write.put_records import Entry
 from kinesis_spout.model.errors import BufferFull, KinesisSpoutError
 from kinesis_spout.producer import BatchTicket, FailedRecord, Ticket
-from kinesis_spout.producer.outbox import WorkToDo
+from kinesis_spout.producer.sender import WorkToDo
 from kinesis_spout.producer.spool import Spooled
 from kinesis_spout.testing import InMemoryDeadLetterSink, ManualClock, SteppedProducer
 from tests.support.kinesis.in_memory_client import client_error

@@ -152,10 +152,7 @@ FAILURES: Final = (
     Panel("Failures, by exception", [rate("failures")], width=12),
     Panel("Given up, by reason and error", [rate("records_given_up")], width=12),
     Panel("Reads that Kinesis throttled", [rate("read_throttles")]),
-    Panel("Too old, or replaced", [
-        rate("records_expired", "expired"), rate("records_skipped", "skipped"),
-        rate("records_coalesced", "coalesced"),
-    ]),
+    Panel("Too old", [rate("records_expired", "expired"), rate("records_skipped", "skipped")]),
     Panel("What should not be", [
         rate("batches_timed_out", "batches timed out"), rate("damaged_aggregates", "damaged aggregates"),
         rate("records_outside_shard", "records outside their shard"),

@@ -3,7 +3,7 @@
 import time
 from collections.abc import Callable
 
-DEADLINE_SECONDS = 240.0
+DEADLINE_SECONDS = 30.0
 
 
 def wait_until(

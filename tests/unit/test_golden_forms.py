@@ -21,7 +21,7 @@ from kinesis_spout.recipes.coalescing.line import Line, State
 from kinesis_spout.storm.state.files import StateFiles
 from kinesis_spout.storm.state.key_values import read_value
 from kinesis_spout.storm.state.manifest import PartitionPlace, StateManifest, StateUpdate
-from kinesis_spout.storm.state.result import Result, ResultKey
+from kinesis_spout.storm.state.key_values import Result, ResultKey
 from kinesis_spout.structured.offsets import QueryOffset, ReadRange, ShardOffset, StreamOffset
 from shard_state import Position, SequenceNumber
 

@@ -19,7 +19,6 @@ from kinesis_spout.kinesis.read.page import decode_reply, page_of
 from kinesis_spout.kinesis.read.user_records import with_user_records
 from kinesis_spout.model.errors import InvalidConfig, Unavailable
 from kinesis_spout.operations.streams import record_document
-from kinesis_spout.spark.tasks.coalescing import CoalescingKey
 from kinesis_spout.storm.multilang.kinesis_component import RecordValues
 from kinesis_spout.testing import InMemoryStream, ManualClock
 from tests.support.consumer.world import FIRST, World
@@ -162,24 +161,6 @@ def test_records_with_and_without_keys_are_retried_in_the_other_orders(ignoring:
         return len(acked) == len(KEYS)
 
     ignoring.until(all_are_acked, lambda: f"all are acked, only {acked} are")
-
-
-def test_a_key_of_the_users_own_may_coalesce_them(batches: EngineWorld) -> None:
-    for number in range(4):
-        batches.stream.put(b"%d" % number, None)
-    handled: list[bytes] = []
-
-    batches.start(
-        lambda record: handled.append(record.data), coalescing=CoalescingKey.of(_parity, "unordered")
-    )
-    for shard in batches.stream.list_shards():
-        batches.until_stored(batches.stream.records(shard.shard_id)[-1])
-
-    assert {b"2", b"3"} <= set(handled)
-
-
-def _parity(record: Any) -> int:
-    return int(record.data) % 2
 
 
 # --- records without a key

@@ -44,7 +44,10 @@ def changed(now: Path, folder: Path, old: str, new: str) -> list[str]:
 
 
 BREAKING = {
-    "a parameter is removed": (", *, name = None, coalesce = None)", ", *, name = None)"),
+    "a parameter is removed": (
+        "def foreach_record(self, spark, handler, *, name = None)",
+        "def foreach_record(self, spark, handler)",
+    ),
     "a parameter is renamed": ("def put_many_async(self, records)", "def put_many_async(self, rows)"),
     "a parameter without a default is added": (
         "def put_many_async(self, records",
@@ -74,7 +77,7 @@ def test_what_breaks_a_program_is_found(change: str, now: Path, tmp_path: Path) 
 
 
 ADDED = {
-    "a parameter with a default": (", coalesce = None)", ", coalesce = None, tried = None)"),
+    "a parameter with a default": (", handler, *, name = None)", ", handler, *, name = None, tried = None)"),
     "a method": ("    def put_many_async(", "    def put_again(self): ...\n    def put_many_async("),
     "an option of a command": ("def kinesis_spout_health(*, ", "def kinesis_spout_health(*, color = ..., "),
     "a setting": (

@@ -26,7 +26,7 @@ from tests.wheel.readers_shell import ORDERS, ReadersShell
 from tests.wheel.terminal import Program
 
 pytestmark = [
-    pytest.mark.wheel,
+    pytest.mark.second_environment,
     pytest.mark.spark,
     pytest.mark.endpoint,
     pytest.mark.zookeeper,

@@ -118,7 +118,7 @@ class TopologySnapshot(Snapshot):
         return document
 
     def details(self) -> Table:
-        from kinesis_spout.storm.picture.wiring import latency_text  # noqa: PLC0415 - slow to import
+        from kinesis_spout.storm.picture import latency_text  # noqa: PLC0415 - slow to import
 
         return _COMPONENT_HEADINGS, [
             [

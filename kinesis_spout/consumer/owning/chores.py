@@ -4,11 +4,11 @@ import logging
 from collections.abc import Callable
 from typing import Final
 
+from kinesis_spout.consumer.consumer_log import ConsumerLog
 from kinesis_spout.consumer.consumer_state import ConsumerState
-from kinesis_spout.consumer.lifecycle import Lifecycle
 from kinesis_spout.consumer.owning.commits import Commits
+from kinesis_spout.consumer.owning.following import Following
 from kinesis_spout.consumer.owning.leading import Leading
-from kinesis_spout.consumer.owning.ownership import Ownership
 from kinesis_spout.consumer.trouble_reports import TroubleReports, most_frequent
 from kinesis_spout.kinesis.retry_policy import RetryPolicy, Tries, Work
 from kinesis_spout.model.errors import KinesisSpoutError
@@ -30,17 +30,17 @@ class Chores:
     def __init__(
         self,
         state: ConsumerState,
-        life: Lifecycle,
+        log: ConsumerLog,
         leading: Leading,
-        ownership: Ownership,
+        following: Following,
         commits: Commits,
         *,
         resume: Callable[[], bool],
     ) -> None:
         self._state = state
-        self._life = life
+        self._log = log
         self._leading = leading
-        self._ownership = ownership
+        self._following = following
         self._commits = commits
         self._reports = TroubleReports(state.config, state.ports.coordinator)
         self._resume = resume
@@ -64,7 +64,7 @@ class Chores:
 
     def _do(self, now: float) -> float:
         """Do what is due; return when more is."""
-        self._ownership.take_lost()
+        self._following.take_lost()
         is_leaving = self.share(now)
         if now >= max(self.commit_at, self.to_commit.until):
             self.commit_at = now + self._state.config.commit_interval_seconds
@@ -84,11 +84,11 @@ class Chores:
         if now >= self.to_lead.until:
             self.tried(self.to_lead, lambda: self._leading.lead(now))
         if now >= self.to_follow.until:
-            self.tried(self.to_follow, lambda: self._ownership.follow(now))
+            self.tried(self.to_follow, lambda: self._following.follow(now))
         with self._state.lock:
             is_leaving = bool(self._state.sharing.leaving)
         if is_leaving and now >= self.to_commit.until:
-            self.tried(self.to_commit, lambda: self._ownership.hand_over(now, self._commits.commit))
+            self.tried(self.to_commit, lambda: self._following.hand_over(now, self._commits.commit))
         return is_leaving
 
     def _tell_of_trouble(self) -> None:
@@ -105,7 +105,7 @@ class Chores:
             ]
             congested = [shard_id for shard_id, state in states if state is not None and state.is_congested]
             is_full = self._state.listener is not None and self._state.listener.is_full
-        self._life.looked(congested, is_full=is_full)
+        self._log.looked(congested, is_full=is_full)
 
     def tried(self, tries: Tries, chore: Callable[[], None]) -> bool:
         try:

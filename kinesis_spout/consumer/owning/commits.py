@@ -4,10 +4,10 @@ import logging
 from collections.abc import Callable
 from typing import Final
 
+from kinesis_spout.consumer.consumer_log import ConsumerLog
 from kinesis_spout.consumer.consumer_state import ConsumerState
-from kinesis_spout.consumer.lifecycle import Lifecycle
 from kinesis_spout.consumer.owning.companion import Companionship
-from kinesis_spout.consumer.owning.ownership import Ownership
+from kinesis_spout.consumer.owning.following import Following
 from kinesis_spout.model.logs import of_stream
 from kinesis_spout.ports import Attachment, CheckpointWrite, CommitResult
 from shard_state import PendingCommit
@@ -25,9 +25,9 @@ class Commits:
     def __init__(
         self,
         state: ConsumerState,
-        ownership: Ownership,
+        following: Following,
         companionship: Companionship,
-        life: Lifecycle,
+        log: ConsumerLog,
         *,
         ended: Callable[[], None],
     ) -> None:
@@ -35,9 +35,9 @@ class Commits:
         self._ports = state.ports
         self._lock = state.lock
         self._manager = state.manager
-        self._ownership = ownership
+        self._following = following
         self._companionship = companionship
-        self._life = life
+        self._log = log
         self._ended = ended
         self.finished = 0
         """Finished records at the last commit."""
@@ -82,7 +82,7 @@ class Commits:
         """With an attachment, ``result`` can name fewer shards than were fenced, or none."""
         with self._lock:
             lost = self._ports.coordinator.take_lost()
-            given_up = self._ownership.lose(lost if attachment is not None else lost | result.fenced)
+            given_up = self._following.lose(lost if attachment is not None else lost | result.fenced)
         name = "the state" if attachment is None else attachment.name
         what = of_stream(result.fenced, self._state.config.stream_name) if result.fenced else name
         _log.warning("fenced: somebody else owns %s now", what)
@@ -99,8 +99,8 @@ class Commits:
                 self._state.sharing.ended(over)
                 if self._state.listener is not None:
                     self._state.listener.shards_lost(over)
-        self._life.committed(pending, counters, self._ports.clock.monotonic())
+        self._log.committed(pending, counters, self._ports.clock.monotonic())
         if over:
-            self._life.finished(over)
+            self._log.finished(over)
             self._ports.coordinator.release(over)
             self._ended()

@@ -7,7 +7,7 @@ import logging
 import math
 from collections.abc import Callable
 
-from kinesis_spout.consumer.lifecycle import Lifecycle
+from kinesis_spout.consumer.consumer_log import ConsumerLog
 from kinesis_spout.consumer.ports import Ports
 from shard_state import Assignment, AssignmentPlanner, GroupMember
 
@@ -22,10 +22,10 @@ class Leading:
     """
 
     def __init__(
-        self, ports: Ports, life: Lifecycle, check_stream: Callable[[], None], *, list_seconds: float
+        self, ports: Ports, log: ConsumerLog, check_stream: Callable[[], None], *, list_seconds: float
     ) -> None:
         self._ports = ports
-        self._life = life
+        self._log = log
         self._check_stream = check_stream
         self._list_seconds = list_seconds
         self._planner: AssignmentPlanner | None = None
@@ -63,7 +63,7 @@ class Leading:
         if not begins and (ended or now >= self._list_at):
             shards = self._ports.lister.list_shards()
             self._list_at = now + self._list_seconds
-            self._life.listed(shards)
+            self._log.listed(shards)
             listed = {shard.shard_id for shard in shards}
             planner.listed(shards, {})
             planner.over(ended)
@@ -75,7 +75,7 @@ class Leading:
             if not group.assign(assignment):
                 self.due_at = now
                 return
-            self._life.assigned(before, assignment)
+            self._log.assigned(before, assignment)
         self._planner, self._members = planner, members
         self.due_at = self._plan_at = min(self._list_at, planner.next_plan_at or math.inf)
         if listed != self._listed:

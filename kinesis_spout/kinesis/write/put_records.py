@@ -6,9 +6,11 @@ whole call for a record beyond their limit, which is 1 MiB unless it was raised.
 https://docs.aws.amazon.com/kinesis/latest/APIReference/API_PutRecords.html
 """
 
+from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from itertools import islice
 from typing import TYPE_CHECKING, Final, Self, TypeVar
 
 import msgspec
@@ -80,6 +82,11 @@ class Entry(msgspec.Struct, frozen=True):
         return (self.partition_key,)
 
     @property
+    def is_gone(self) -> bool:
+        """Whether its owner has given it up while it waited: it must not be sent any more."""
+        return False
+
+    @property
     def count(self) -> int:
         """How many user records it is."""
         return 1
@@ -102,7 +109,7 @@ class Entry(msgspec.Struct, frozen=True):
 class Aggregate:
     """A `Puttable` of several records, in the order they came. Mutable while it is being filled.
 
-    Its bytes are made for each request, so that waiting records are not held twice. All of its records lie in
+    Its bytes are made for each request, so that its records are not held twice. All of its records lie in
     one shard of ``ranges``.
     """
 
@@ -185,6 +192,43 @@ class CallLimits:
     records: int = MAX_BATCH_RECORDS
     size_bytes: int = MAX_BATCH_BYTES
     """A larger record is put nevertheless, alone."""
+
+
+class CallBatch:
+    """What goes into one call. Mutable."""
+
+    def __init__(self, limits: CallLimits) -> None:
+        self._limits = limits
+        self.entries: list[Puttable] = []
+        self._size_bytes = 0
+        self.is_full = False
+
+    def has_room(self, size_bytes: int) -> bool:
+        is_beyond = (
+            size_bytes > COMMON_RECORD_BYTES or self._size_bytes + size_bytes > self._limits.size_bytes
+        )
+        if self.entries and is_beyond:
+            self.is_full = True
+        return not self.is_full
+
+    def add(self, entry: Puttable) -> None:
+        """Add what there is room for."""
+        self.entries.append(entry)
+        self._size_bytes += entry.size_bytes
+        self.is_full = entry.size_bytes > COMMON_RECORD_BYTES or len(self.entries) >= self._limits.records
+
+    def add_from(self, waiting: deque[Entry]) -> int:
+        """Take a whole call's worth of what waits, if it fits: one by one costs more. Returns its bytes."""
+        entries: list[Puttable] = list(islice(waiting, self._limits.records))
+        sizes = [entry.size_bytes for entry in entries]
+        size_bytes = sum(sizes)
+        if size_bytes > self._limits.size_bytes or max(sizes) > COMMON_RECORD_BYTES:
+            return 0
+        self.entries, self._size_bytes = entries, size_bytes
+        self.is_full = len(entries) == self._limits.records
+        for _ in entries:
+            waiting.popleft()
+        return size_bytes
 
 
 def batches(items: Iterable[T], size_bytes: Callable[[T], int]) -> Iterator[list[T]]:

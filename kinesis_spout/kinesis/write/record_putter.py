@@ -1,7 +1,7 @@
 """Puts records on one stream, one call after the other, in the caller's thread.
 
-``waiting_records`` and ``aggregates`` decide what goes into a call and what an answer means; the calls are
-made, and waited for, here.
+``waiting_records`` decides what goes into a call and what an answer means; the calls are made, and waited for,
+here.
 
 **Copies.** A call whose answer is lost is made again, and may have put its records before.
 """
@@ -126,7 +126,7 @@ class RecordPutter:
     Args:
         retry_policy: for each shard that refuses, and for each call that fails.
         on_refused: gets a record of more than 1 MiB that this stream never takes; None: that is an error.
-        aggregate_bytes: what a record of several may weigh, up to 1 MiB; see ``aggregates``. None: no aggregates.
+        aggregate_bytes: what a record of several may weigh, up to 1 MiB. None: no aggregates.
     """
 
     def __init__(
@@ -143,8 +143,7 @@ class RecordPutter:
         self._calls = PutCalls(client, stream, retry_policy)
         self._retry_policy = retry_policy
         self._on_refused = on_refused
-        self._records = waiting_records(
-            stream,
+        self._records = WaitingRecords(
             self._calls.work,
             retry_policy=retry_policy,
             limits=limits or CallLimits(),
@@ -167,11 +166,8 @@ class RecordPutter:
         return self._records.ready_at
 
     def add(self, entry: Entry) -> None:
-        """Hold a record; put those that fill a call. Raises like ``put``.
-
-        When records are aggregated, ``entry.row`` must grow from record to record: it restores the order.
-        """
-        if self._records.must_list_first:
+        """Hold a record; put those that fill a call. Raises like ``put``."""
+        if self._records.needs_shards:
             self._records.go_by(self._calls.shards())
         self._records.hold_all((entry,))
         while self._records.has_a_full_call:
@@ -192,9 +188,10 @@ class RecordPutter:
             KinesisError, InvalidConfig: a shard, or every call, failed until the deadline, or the error is not
                 retriable. ``counts`` says how much is on the stream.
         """
-        batch = self._next_batch()
-        if batch:
-            self._put(batch)
+        clock = self._retry_policy.clock
+        while not (batch := self._records.take()):
+            clock.sleep(max(0.0, self._records.ready_at - clock.monotonic()))
+        self._put(batch)
 
     def _put(self, batch: list[Puttable]) -> None:
         try:
@@ -212,16 +209,6 @@ class RecordPutter:
         else:
             self._settle(batch, results)
 
-    def _next_batch(self) -> list[Puttable]:
-        """Return what goes into a call; empty to be asked again: there may be a full call now."""
-        clock = self._retry_policy.clock
-        while not (batch := self._records.take()):
-            if self._records.is_packing:
-                self._records.finish_packing()
-                return []
-            clock.sleep(max(0.0, self._records.ready_at - clock.monotonic()))
-        return batch
-
     def _request(self, batch: Sequence[Puttable]) -> "Sequence[Result]":
         self.counts.sent += sum([entry.count for entry in batch])
         return self._calls.put(batch)
@@ -234,7 +221,7 @@ class RecordPutter:
             self.counts.taken += entry.count
             self.counts.taken_bytes += sum(record.size_bytes for record in entry.parts)
         if given_up:
-            raise given_up[0].error
+            raise given_up[0][1]
 
 
 def put_all(
@@ -265,24 +252,4 @@ def is_about_its_size(batch: Sequence[Puttable], error: KinesisError) -> bool:
 def no_such_stream(error: ResourceNotFound) -> StreamNotFound:
     return StreamNotFound(
         f"{error}; check the stream's name, the region, the endpoint and the account of the credentials"
-    )
-
-
-def waiting_records(
-    stream: str,
-    work: str,
-    *,
-    retry_policy: RetryPolicy,
-    limits: CallLimits,
-    order: PutOrder,
-    aggregate_bytes: int | None,
-) -> WaitingRecords:
-    """Make the holder of a stream's waiting records; one that aggregates, given ``aggregate_bytes``."""
-    if aggregate_bytes is None:
-        return WaitingRecords(work, retry_policy=retry_policy, limits=limits, order=order)
-    # Few writes aggregate, and protobuf takes long to import.
-    from kinesis_spout.kinesis.write.aggregates import AggregatedRecords  # noqa: PLC0415
-
-    return AggregatedRecords(
-        stream, work, max_bytes=aggregate_bytes, retry_policy=retry_policy, limits=limits, order=order
     )

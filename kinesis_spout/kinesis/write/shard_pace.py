@@ -15,12 +15,10 @@ or above what is still refused after the shard was slowed down.
 """
 
 from collections import deque
-from collections.abc import Sequence
 from math import inf, sqrt
 from typing import Final
 
 from kinesis_spout.kinesis.retry_policy import Tries
-from kinesis_spout.kinesis.write.put_records import Puttable
 from kinesis_spout.model.errors import KinesisError
 
 RECORDS_PER_SECOND: Final = 1_000
@@ -221,35 +219,32 @@ def _tolerance(base: float) -> float:
 
 
 class RefusingShard:
-    """A shard that refused lately, and its waiting records. ``tries`` limit how long it takes nothing. Mutable."""
+    """A shard that refused lately. ``tries`` limit how long it takes nothing. Mutable."""
 
     def __init__(self, tries: Tries, now: float) -> None:
         self.tries = tries
         self.pace = ShardPace(now)
         self.rests_until = -inf
-        self.waiting: deque[Puttable] = deque()
 
-    def take_all(self) -> deque[Puttable]:
-        waiting, self.waiting = self.waiting, deque()
-        return waiting
-
-    def refused(
-        self, entries: Sequence[Puttable], failure: KinesisError, now: float, *, taken: int, shards: int
-    ) -> None:
-        """Take back refused records, of ``shards`` as one; rest, if nothing else of the call was taken.
+    def refused(self, records: int, failure: KinesisError, now: float, *, taken: int, shards: int) -> None:
+        """Note refused records, of ``shards`` as one; rest, if nothing else of the call was taken.
 
         Raises:
-            KinesisError: trying again does not help, or has not for too long; nothing is taken back.
+            KinesisError: trying again does not help, or has not for too long.
         """
         if taken or self.rests_until <= now:  # of calls that were under way together, one is enough
             wait_seconds = self.tries.failed(failure)
             if not taken:
                 self.rests_until = now + wait_seconds
                 self.pace.rest(self.rests_until)
-        self.pace.answered(taken, len(entries), now, shards=shards)
-        self.waiting.extendleft(reversed(entries))
+        self.pace.answered(taken, records, now, shards=shards)
 
-    def ready_at(self, now: float) -> float:
-        if not self.waiting:
+    def takes_all(self, now: float) -> bool:
+        """Whether it neither rests nor has a pace: it refused too little."""
+        return self.rests_until <= now and self.pace.scale == inf
+
+    def ready_at(self, now: float, records: int) -> float:
+        """Return when a call is worth making for so many; infinity for none."""
+        if not records:
             return inf
-        return max(self.rests_until, self.pace.ready_at(len(self.waiting), now))
+        return max(self.rests_until, self.pace.ready_at(records, now))

@@ -23,7 +23,7 @@ from kinesis_spout.operations.shards import ShardView, describe, with_lags
 from kinesis_spout.operations.watch.live_status import LiveStatus, ask_members
 from kinesis_spout.operations.watch.refreshed import Reading, Refreshed
 from kinesis_spout.operations.watch.sight import Sight, seen_shards
-from kinesis_spout.operations.world import Stream, World
+from kinesis_spout.operations.world import StreamAccess, World
 from kinesis_spout.settings import SpoutConfig
 from shard_state import OperatorPause, SequenceNumber, Shard
 
@@ -65,7 +65,7 @@ class Observation:
         """Guards the session with ZooKeeper and the reader of the stream."""
         self._opened = ExitStack()
         self._progress: StoredProgress | None = None
-        self._stream: Stream | None = None
+        self._stream: StreamAccess | None = None
         self._looked_at = time.monotonic()
         self._moved: dict[str, tuple[SequenceNumber, float]] = {}
         """Each shard's checkpoint, and since when it is that."""
@@ -161,7 +161,7 @@ class Observation:
     def _list(self) -> Sequence[Shard]:
         return self._reader().lister.list_shards()
 
-    def _reader(self) -> Stream:
+    def _reader(self) -> StreamAccess:
         stream = self._stream or self._world.stream(self.config)
         with self._lock:
             self._stream = self._stream or stream

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from enum import StrEnum
 from typing import Final
 
-from kinesis_spout.operations.audit import Audit, Operator
+from kinesis_spout.operations.audit import Operator
 from kinesis_spout.operations.dead_letters import Choice, chosen_letters, put_back
 from kinesis_spout.operations.errors import NotFound, RedriveRuns
 from kinesis_spout.operations.world import World
@@ -86,13 +86,10 @@ class Redrive:
                     rate=self.rate,
                     stop=self._stop,
                     by=self.by,
+                    stopped_by=lambda: self.stopped_by,
                     done=self._advance,
                 )
-            is_whole = self.done >= self.total
-            if self.stopped_by is not None and not is_whole:
-                what = f"the redrive of {self.choice.text}"
-                Audit(self._world, self.config, self.stopped_by).note_apart("stop", what)
-            self.state = RedriveState.DONE if is_whole else RedriveState.STOPPED
+            self.state = RedriveState.DONE if self.done >= self.total else RedriveState.STOPPED
         except Exception as error:  # noqa: BLE001 - shown to all who look; nobody waits for this thread
             self.error, self.state = error, RedriveState.FAILED
         finally:

@@ -76,13 +76,10 @@ class OptionReader:
         """Return the options that a table may keep: all. Raises InvalidConfig: one is a secret."""
         for name in self._texts:
             if self._options[name].secret:
-                expected = (
-                    "credentials that boto3 finds by itself, or roleArn"
-                    if self._options[name] in CLIENT
-                    else "it as an option of the query that reads the table"
-                )
                 raise self.error(
-                    name, f"a table cannot keep a secret: expected {expected}; got another value (not shown)"
+                    name,
+                    "a table cannot keep a secret: expected credentials that boto3 finds by itself, or roleArn; "
+                    "got another value (not shown)",
                 )
         return dict(self._texts)
 

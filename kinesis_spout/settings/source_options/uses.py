@@ -2,21 +2,16 @@
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
 
 from kinesis_spout.kinesis import KinesisClientSettings, ReadSettings
 from kinesis_spout.kinesis.write.put_records import PutOrder
 from kinesis_spout.settings.grammar.shard_positions import EndPositions, rank
 from kinesis_spout.settings.grammar.stream_names import is_pattern
 from kinesis_spout.settings.option import Use
-from kinesis_spout.settings.rules import check_dead_letters, check_zookeeper, fan_out_consumer
+from kinesis_spout.settings.rules import check_dead_letters, fan_out_consumer
 from kinesis_spout.settings.source_options.option_reader import OptionReader
-from kinesis_spout.settings.table.connection import PLACE
 from shard_state import Position, StartPositions
 from shard_state.position import PositionType
-
-if TYPE_CHECKING:
-    from kinesis_spout.zookeeper.backend import ZooKeeperSettings
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,15 +40,9 @@ class StreamReadOptions:
     """How much earlier than a record of a batch a record of a later batch can have arrived."""
     max_buffered_bytes: int
     fetch_threads: int
-    """At least ``fetch_processes``: each has a thread that waits for it."""
-    fetch_processes: int
     log_level: str
     page_host: str | None
     """How the executors reach the driver; None: detected."""
-    published_in: "ZooKeeperSettings | None"
-    """Where its progress is published; None: nowhere."""
-    progress_from: Literal["spark", "zookeeper"]
-    """Which progress a query starts from if both exist."""
 
     @classmethod
     def of(cls, options: Mapping[str, str]) -> "StreamReadOptions":
@@ -63,18 +52,14 @@ class StreamReadOptions:
         start: StartPositions = given.value("initialPosition")
         _check_positions(given, "initialPosition", streams, start.shards)
         _check_trigger(given)
-        processes: int = given.value("fetchProcesses")
-        threads = max(processes, given.value("fetchThreads"))
         return given.made(
             cls,
             streams=streams,
-            client=given.client(streams, connections=threads),
+            client=given.client(streams, connections=given.value("fetchThreads")),
             start=start,
             idle_fetch_period_seconds=_idle_fetch_period(given),
-            fetch_threads=threads,
             read=given.read_settings(fan_out_consumer=_fan_out_consumer(given)),
             log_level=given.value("logLevel").upper(),
-            published_in=_published_in(given, streams),
         )
 
 
@@ -87,16 +72,10 @@ def _idle_fetch_period(given: OptionReader) -> float:
 
 
 def _fan_out_consumer(given: OptionReader) -> str | None:
-    mode, name, app = (given.value(option) for option in ("consumerMode", "consumerName", "checkpointApp"))
-    if mode == "efo" and name is None and app is None:
-        raise given.error(
-            "consumerMode", "expected consumerName with efo, or checkpointApp, whose name is used then"
-        )
-    if mode == "efo" and given.value("fetchProcesses"):
-        raise given.error(
-            "fetchProcesses", "expected none with consumerMode efo: one thread reads all shards"
-        )
-    return fan_out_consumer(mode, name, app or "", given)
+    mode, name = given.value("consumerMode"), given.value("consumerName")
+    if mode == "efo" and name is None:
+        raise given.error("consumerMode", "expected consumerName as well with efo: the registered consumer")
+    return fan_out_consumer(mode, name, "", given)
 
 
 def _check_trigger(given: OptionReader) -> None:
@@ -109,30 +88,6 @@ def _check_trigger(given: OptionReader) -> None:
         raise given.error(
             "minRecordsPerTrigger", f"expected at most maxRecordsPerTrigger, {most}, got {least}"
         )
-
-
-def _published_in(given: OptionReader, streams: Sequence[str]) -> "ZooKeeperSettings | None":
-    for one, other in (("checkpointApp", "zookeeper"), ("zookeeper", "checkpointApp")):
-        if one in given and other not in given:
-            raise given.error(
-                one, f"expected {other} as well: progress is published with both, or not at all"
-            )
-    if "checkpointApp" in given:
-        if any(map(is_pattern, streams)):
-            raise given.error(
-                "checkpointApp",
-                "expected named streams with it, got a pattern; name them, or leave it out: Spark's "
-                "checkpoint has the progress",
-            )
-        from kinesis_spout.settings.zookeeper import zookeeper_settings  # noqa: PLC0415 - executors need none
-
-        values = given.values(PLACE.values()) | {"zookeeper": given.value("zookeeper")}
-        check_zookeeper(values, given)
-        return zookeeper_settings(given.value("checkpointApp"), values)
-    for name in ("progressFrom", *(row.name for row in PLACE.values())):
-        if name in given:
-            raise given.error(name, "expected checkpointApp and zookeeper as well")
-    return None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,7 +1,7 @@
 """Every option as a row. ``option`` explains the row; ``value_types`` reads and checks values.
 
-A new setting is one row, its heading in ``documentation``, and its use: ``python -m
-tests.unit.settings.test_keywords`` writes its fields, and the documentation shows it.
+A new setting is one row, and its use: ``python -m tests.unit.settings.test_typed`` writes its types, and the
+documentation shows it under its ``topic``.
 
 An option of ``format("kinesis")`` has the spelling of Databricks' Kinesis source if that has it. The aliases
 are the spellings of awslabs' connector (``kinesis.…``) and of the older qubole one.
@@ -29,8 +29,6 @@ SETTINGS: Final = {
 """The settings of ``SpoutConfig``, the environment, files and the command line, by name."""
 
 OPTIONS: Final = tuple(
-    option
-    for option in (*STREAMS, *CLIENT, *POSITIONS, *FETCHES, *BATCHES, *PROGRESS, *WRITES)
-    if option.uses
+    option for option in (*STREAMS, *CLIENT, *POSITIONS, *FETCHES, *BATCHES, *WRITES) if option.uses
 )
 """The options of ``format("kinesis")``. A name may be there twice, for different uses."""

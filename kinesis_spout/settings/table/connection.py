@@ -17,7 +17,7 @@ from kinesis_spout.settings.grammar.stream_names import (
 )
 from kinesis_spout.settings.grammar.value_types import FLAG, PROXY, URL, choice, names, number, seconds, text
 from kinesis_spout.settings.grammar.zookeeper_address import ACL_WORDS, acl_entries
-from kinesis_spout.settings.option import READS, STREAM_READ, WRITE, option, setting, shared
+from kinesis_spout.settings.option import READS, STREAM_READ, WRITE, Topic, option, setting, shared, under
 from kinesis_spout.settings.setting_messages import NotAllowed
 
 _HOST: Final = r"([A-Za-z0-9_.-]+|\[[0-9A-Fa-f:.]+\]):\d{1,5}"
@@ -72,76 +72,76 @@ _STREAMS: Final = replace(text(WORDS, check=check_streams), plain=plain_streams)
 """What a spout reads; kept as text, with a comma between streams."""
 _APP: Final = text("1 to 128 of a-z A-Z 0-9 _ . -", r"[A-Za-z0-9_.-]{1,128}", no_dots)
 
-STREAMS: Final = (
+STREAMS: Final = under(
+    Topic.RUN,
     setting("stream", _STREAMS, has_argument=True, is_required=True,
-        elsewhere=("KCL streamName", "KCL streamArn"),
+        elsewhere=("KCL streamName", "KCL streamArn"), topic=Topic.FIRST,
         doc="The Kinesis stream to read: its name or its ARN. Or several: a list, or text with commas, in which a "
             "pattern such as orders-* finds streams."),
     shared("stream_list_interval_seconds", seconds(above=0), 30.0, name="streamListInterval", uses=STREAM_READ,
         doc="How often to look for new streams that a pattern finds, and for streams that were gone."),
-    option("streamName", READS, names(), setting="streams", aliases=("kinesis.streamName",),
+    option("streamName", READS, names(), setting="streams", aliases=("kinesis.streamName",), topic=Topic.FIRST,
         doc="The streams to read: names, and patterns such as orders-* that find streams. Either this or "
             "`streamARN` is required."),
-    option("streamARN", READS, names(), setting="streams",
+    option("streamARN", READS, names(), setting="streams", topic=Topic.FIRST,
         doc="The streams to read, by ARN: also those of other accounts. In a pattern only the name may have * or "
             "?."),
     option("streamName", WRITE, STREAM, setting="stream", aliases=("kinesis.streamName",),
         unset="the column `stream` says",
-        doc="The stream to write to, by name."),
-    option("streamARN", WRITE, STREAM, setting="stream", doc="The stream to write to, by ARN."),
+        topic=Topic.FIRST, doc="The stream to write to, by name."),
+    option("streamARN", WRITE, STREAM, setting="stream", topic=Topic.FIRST, doc="The stream to write to, by ARN."),
 )  # fmt: skip
 
-ACCESS: Final = (
-    shared("zookeeper_user", _USER, uses=STREAM_READ,
+ACCESS: Final = under(
+    Topic.ZOOKEEPER,
+    setting("zookeeper_user", _USER,
         doc="A user that ZooKeeper knows; with `zookeeper_password`."),
-    shared("zookeeper_password", text(), secret=True, uses=STREAM_READ,
+    setting("zookeeper_password", text(), secret=True,
         doc="The password of `zookeeper_user`."),
-    shared("zookeeper_auth", choice("digest", "sasl-digest"), "digest", uses=STREAM_READ,
+    setting("zookeeper_auth", choice("digest", "sasl-digest"), "digest",
         doc="How `zookeeper_user` logs in: by ZooKeeper's own digest scheme, or by SASL (DIGEST-MD5), which needs "
             "`kinesis-spout[sasl]`."),
-    shared("zookeeper_acl", text(ACL_WORDS, check=_acl), secret=True, uses=STREAM_READ,
-        unset="`creator` with a user or a certificate, else `open`",
+    setting("zookeeper_acl", text(ACL_WORDS, check=_acl), secret=True,
         doc="Who may use the nodes created here: everybody (`open`), the user or certificate that created them "
             "(`creator`), or ZooKeeper's own text. Unset: `creator` with a user or a certificate, else `open`."),
-    shared("zookeeper_tls", FLAG, False, uses=STREAM_READ,
+    setting("zookeeper_tls", FLAG, False,
         doc="Whether to speak TLS with ZooKeeper."),
-    shared("zookeeper_tls_ca", _PEM, uses=STREAM_READ, unset="what the system trusts",
+    setting("zookeeper_tls_ca", _PEM,
         doc="The CA certificates that the servers are verified with; unset: what the system trusts."),
-    shared("zookeeper_tls_certificate", _PEM, uses=STREAM_READ,
+    setting("zookeeper_tls_certificate", _PEM,
         doc="The certificate of this client, where ZooKeeper asks for one."),
-    shared("zookeeper_tls_key", _PEM, uses=STREAM_READ, unset="in the file of the certificate",
+    setting("zookeeper_tls_key", _PEM,
         doc="The key of `zookeeper_tls_certificate`, if it is in a separate file."),
-    shared("zookeeper_tls_key_password", text(), secret=True, uses=STREAM_READ,
+    setting("zookeeper_tls_key_password", text(), secret=True,
         doc="The password of an encrypted `zookeeper_tls_key`."),
-    shared("zookeeper_tls_verify", choice("full", "ca", "none"), "full", uses=STREAM_READ,
+    setting("zookeeper_tls_verify", choice("full", "ca", "none"), "full",
         doc="What is checked of a server's certificate: CA and host name (`full`), only the CA (`ca`), or "
             "nothing, for tests (`none`)."),
 )  # fmt: skip
 """Our credentials for ZooKeeper, whom we trust, and who may use the nodes we make."""
 
-ZOOKEEPER: Final = (
+ZOOKEEPER: Final = under(
+    Topic.ZOOKEEPER,
     setting("zookeeper", _ZOOKEEPER, "embedded", has_argument=True,
-        doc="Where progress is kept. `embedded` starts the ZooKeeper that PySpark ships."),
-    option("zookeeper", STREAM_READ, _ZOOKEEPER, doc="Where it is published; with `app`."),
-    shared("zookeeper_root", _ROOT, "kinesis_spout", uses=STREAM_READ,
+        topic=Topic.FIRST, doc="Where progress is kept. `embedded` starts the ZooKeeper that PySpark ships."),
+    setting("zookeeper_root", _ROOT, "kinesis_spout",
         doc="The parent node of all applications' nodes."),
     *ACCESS,
     setting("session_timeout_seconds", seconds(1, MAX_SESSION_TIMEOUT_SECONDS),
         DEFAULT_SESSION_TIMEOUT_SECONDS,
         elsewhere=("KCL failoverTimeMillis",),
-        doc="How long ZooKeeper waits for a silent spout before it frees its shards."),
+        topic=Topic.SHARING, doc="How long ZooKeeper waits for a silent spout before it frees its shards."),
 )  # fmt: skip
 """Which place, and the session with it."""
 
 PLACE: Final = {row.setting: row for row in ZOOKEEPER if row.is_setting}
 """By name: the settings of a connection, for what needs no stream."""
 
-PROGRESS: Final = (
+PROGRESS: Final = under(
+    Topic.SHARING,
     setting("app", _APP, has_argument=True, is_required=True,
-        elsewhere=("KCL applicationName",),
+        elsewhere=("KCL applicationName",), topic=Topic.FIRST,
         doc="The application's name. Spouts of one name have one progress, and share the stream's shards."),
-    option("checkpointApp", STREAM_READ, _APP, setting="app",
-        doc="Publish the query's progress in ZooKeeper under this application's name; with `zookeeper`."),
     *ZOOKEEPER,
     setting("mode", choice("sharing", "standby"), "sharing", has_argument=True,
         doc="`sharing`: takes its share of the shards. `standby`: takes none while a sharing spout is alive; then "
@@ -153,13 +153,14 @@ PROGRESS: Final = (
         doc="How long to wait for the records in flight of a shard that another spout takes over, before they "
             "are left to that spout."),
 )  # fmt: skip
-"""Where progress is kept, or published in addition to a query's checkpoint."""
+"""Where progress is kept."""
 
-CLIENT: Final = (
+CLIENT: Final = under(
+    Topic.ACCOUNTS,
     shared("region", text(check=_region), has_argument=True,
         aliases=("kinesis.region", "kinesis.kinesisRegion", "regionName"),
         unset="the ARN's, the endpoint's, else boto3's own rules",
-        elsewhere=("KCL regionName",),
+        elsewhere=("KCL regionName",), topic=Topic.FIRST,
         doc="The AWS region; unset: that of the stream's ARN or of AWS's endpoint, else boto3's own rules."),
     shared("endpoint_url", URL, has_argument=True, aliases=("endpoint", "kinesis.endpointUrl"),
         unset="the region's",

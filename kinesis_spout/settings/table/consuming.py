@@ -16,7 +16,16 @@ from kinesis_spout.settings.grammar.value_types import (
     text,
     whole,
 )
-from kinesis_spout.settings.option import BATCH_READ, READS, STREAM_READ, option, setting, shared
+from kinesis_spout.settings.option import (
+    BATCH_READ,
+    READS,
+    STREAM_READ,
+    Topic,
+    option,
+    setting,
+    shared,
+    under,
+)
 from kinesis_spout.settings.setting_messages import NotAllowed
 from kinesis_spout.settings.table.writing import DEAD_LETTERS
 
@@ -28,11 +37,14 @@ _BATCH_MODE: Final = choice(
     synonyms=_SYNONYMS,
     not_yet={"efo": _NO_FAN_OUT, "subscribetoshard": _NO_FAN_OUT},
 )
+_CONSUMER_NAME: Final = text("1 to 128 letters, digits, _, . and -", r"[a-zA-Z0-9_.-]{1,128}")
 _COLUMN: Final = choice("encryptionType", "millisBehindLatest", "subSequenceNumber", "explicitHashKey")
 
-POSITIONS: Final = (
+POSITIONS: Final = under(
+    Topic.RUN,
     setting("initial_position", RUN_START, "latest", has_argument=True,
         elsewhere=("KCL initialPositionInStream", "Lambda StartingPosition", "Spark startingPosition"),
+        topic=Topic.FIRST,
         doc="Where the first start of the application begins; later starts go on from progress. Shards that JSON "
             "does not name start at trim_horizon."),
     setting("start_again", RUN_START, None, has_argument=True,
@@ -44,15 +56,15 @@ POSITIONS: Final = (
             "for each shard in JSON. It ends by itself once all of that is finished and stored."),
     option("initialPosition", STREAM_READ, START, "latest",
         aliases=("startingPosition", "kinesis.startingPosition"),
-        elsewhere=("KCL initialPositionInStream",),
+        elsewhere=("KCL initialPositionInStream",), topic=Topic.FIRST,
         doc="Where a query begins that has no checkpoint yet. Shards that JSON does not name start at "
             "trim_horizon."),
     option("startingPosition", BATCH_READ, START, "trim_horizon", setting="initial_position",
         aliases=("initialPosition", "kinesis.startingPosition"),
         elsewhere=("KCL initialPositionInStream",),
-        doc="Where the read begins; latest is refused. Shards that JSON does not name start at "
+        topic=Topic.FIRST, doc="Where the read begins; latest is refused. Shards that JSON does not name start at "
             "trim_horizon."),
-    option("endingPosition", BATCH_READ, END, "latest",
+    option("endingPosition", BATCH_READ, END, "latest", topic=Topic.FIRST,
         doc="Where the read ends: a time and AT_SEQUENCE_NUMBER are left out, AFTER_SEQUENCE_NUMBER is "
             "read. latest is the time of load()."),
     setting("fail_on_data_loss", FLAG, True,
@@ -64,7 +76,8 @@ POSITIONS: Final = (
             "shard's children."),
 )  # fmt: skip
 
-FETCHES: Final = (
+FETCHES: Final = under(
+    Topic.READING,
     shared("max_records_per_fetch", whole(1, 10_000), 10_000, uses=READS,
         aliases=("kinesis.getRecords.numberOfRecordsPerFetch", "kinesis.executor.maxRecordPerRead"),
         elsewhere=("KCL maxRecords",),
@@ -89,7 +102,7 @@ FETCHES: Final = (
         elsewhere=("KCL shardSyncIntervalMillis",),
         doc="How often the stream's shards are listed, to notice resharding."),
     setting("max_buffered_bytes", size(10 * MIB), 256 * MIB,
-        doc="Data the driver keeps for retries and read-ahead, over all shards."),
+        topic=Topic.AMOUNTS, doc="Data the driver keeps for retries and read-ahead, over all shards."),
     option("idleFetchPeriod", STREAM_READ, seconds(0.2), 1.0, setting="idle_fetch_period_seconds",
         doc="The longest pause between reads of a shard while no records arrive."),
     option("shardFetchInterval", STREAM_READ, seconds(0.1), 10.0, setting="shard_list_seconds",
@@ -98,25 +111,25 @@ FETCHES: Final = (
         doc="How often the shards are listed. A reshard is noticed without it, at the end of the parents."),
     option("fetchThreads", STREAM_READ, whole(1, 1024), 8, aliases=("kinesis.checkNewRecordThreads",),
         doc="How many shards are read at a time."),
-    option("fetchProcesses", STREAM_READ, whole(0, 256), 0,
-        doc="Processes of the driver that fetch and decode for these threads, for more than some hundred "
-            "shards."),
     option("maxBufferedBytes", STREAM_READ, size(20 * MIB), 256 * MIB, aliases=("fetchBufferSize",),
-        doc="What the driver reads ahead, over all shards; reading pauses when it is full."),
+        topic=Topic.AMOUNTS, doc="What the driver reads ahead, over all shards; reading pauses when it is full."),
     shared("consumer_mode", _MODE, "polling", uses=STREAM_READ, aliases=("kinesis.consumerType",),
         elsewhere=("KCL retrievalMode",),
         doc="How shards are read: polling (GetRecords), or efo, enhanced fan-out: Kinesis pushes records "
             "(SubscribeToShard), which costs money. See Fan-out."),
     option("consumerMode", BATCH_READ, _BATCH_MODE, "polling", aliases=("kinesis.consumerType",),
         doc="How shards are read: a batch read polls."),
-    shared("consumer_name", text("1 to 128 letters, digits, _, . and -", r"[a-zA-Z0-9_.-]{1,128}"), None,
-        uses=STREAM_READ, aliases=("kinesis.consumerName",), unset="checkpointApp; with efo, one is needed",
+    option("consumerName", STREAM_READ, _CONSUMER_NAME, aliases=("kinesis.consumerName",),
+        elsewhere=("KCL consumerName",),
+        doc="The registered consumer. Required with `consumer_mode` efo."),
+    setting("consumer_name", _CONSUMER_NAME, None,
         elsewhere=("KCL consumerName",),
         doc="With `consumer_mode` efo: the registered consumer, which the members of an application share. "
             "Without it: the application's name."),
 )  # fmt: skip
 
-BATCHES: Final = (
+BATCHES: Final = under(
+    Topic.AMOUNTS,
     option("shardsPerTask", READS, whole(1), unset="as bytesPerTask says; 8 in a batch read",
         doc="How many shards a Spark task reads."),
     option("bytesPerTask", STREAM_READ, size(1), 8 * MIB,
@@ -133,17 +146,16 @@ BATCHES: Final = (
         doc="How much earlier than a record of this batch a record of a later batch may have arrived, while "
             "a backlog is read. With 0s a watermark drops nothing that was only unread; with more, "
             "shards with little in them wait less for those with much."),
-    option("extraColumns", READS, names(_COLUMN), unset="none", doc="Columns in addition to the usual six."),
-    option("logLevel", STREAM_READ, choice("debug", "info", "warning", "error"), "warning",
+    option("extraColumns", READS, names(_COLUMN), unset="none",
+        topic=Topic.RUN, doc="Columns in addition to the usual six."),
+    option("logLevel", STREAM_READ, choice("debug", "info", "warning", "error"), "warning", topic=Topic.MONITORING,
         doc="The least that the reader logs. It runs in a process of Spark, and prints where Spark does."),
     option("pageServerHost", STREAM_READ,
         text("a host's name or address, no port", r"[A-Za-z0-9_.-]{1,253}|[0-9A-Fa-f:.]{2,45}"),
-        setting="page_host", unset="SPARK_LOCAL_IP, else the driver machine's address",
+        setting="page_host", unset="SPARK_LOCAL_IP, else the driver machine's address", topic=Topic.MONITORING,
         doc="The name or address at which executors reach the driver's machine, to take what was read ahead."),
-    option("progressFrom", STREAM_READ, choice("spark", "zookeeper"), "spark",
-        doc="Which progress a query starts from where both exist: its checkpoint, or what is in ZooKeeper."),
 )  # fmt: skip
-"""The size of a micro-batch of ``format("kinesis")``, and where it begins."""
+"""The size of a micro-batch of ``format("kinesis")``."""
 
 
 def _port(address: str) -> None:
@@ -158,13 +170,14 @@ _ADDRESS: Final = text(
 )
 _RATE: Final = number(above=0, at_most=1_000_000)
 
-RETRIES: Final = (
+RETRIES: Final = under(
+    Topic.RETRIES,
     setting("guarantee", choice("at_least_once", "at_most_once", "none"), "at_least_once", has_argument=True,
         doc="When a record counts as finished: once it is acked or dead-lettered; before it is handed out; "
             "or when it is handed out. Only the first of them retries."),
     setting("retry_limit", whole(0), 3, has_argument=True, or_none=True,
         elsewhere=("Lambda MaximumRetryAttempts",),
-        doc="How often a failed record is tried again; 0: never, none: for ever."),
+        topic=Topic.FIRST, doc="How often a failed record is tried again; 0: never, none: for ever."),
     setting("retry_backoff_seconds", seconds(0), 1.0, doc="The delay before the first retry."),
     setting("retry_backoff_multiplier", number(1), 2.0,
         doc="The factor by which the delay grows from retry to retry."),
@@ -182,7 +195,7 @@ RETRIES: Final = (
         doc="What happens to a record older than `maximum_record_age_seconds`: it is dead-lettered, or "
             "skipped and counted."),
     setting("concurrency", whole(1, 1_000), 1, has_argument=True,
-        elsewhere=("Lambda ParallelizationFactor",),
+        elsewhere=("Lambda ParallelizationFactor",), topic=Topic.AMOUNTS,
         doc="Records of a shard that foreach_record handles at a time, by threads, or in an event loop if the "
             "handler is an `async def`."),
     setting("record_timeout_seconds", seconds(above=0), None,
@@ -195,7 +208,8 @@ RETRIES: Final = (
             "seems to be at fault and deliveries slow down; 0: each failure counts, nothing slows down."),
 )  # fmt: skip
 
-RATES: Final = (
+RATES: Final = under(
+    Topic.AMOUNTS,
     setting("max_deliveries_per_second", _RATE, None,
         doc="How often records are delivered by this consumer, first deliveries and retries together; less than 1 "
             "is once in several seconds."),
@@ -203,7 +217,8 @@ RATES: Final = (
         doc="How often records are delivered by all members of the application together."),
 )  # fmt: skip
 
-LIMITS: Final = (
+LIMITS: Final = under(
+    Topic.AMOUNTS,
     setting("max_pending", whole(1), 20_000, doc="Records per shard that may be emitted and not finished."),
     setting("max_holes", whole(1), 2_000,
         doc="Finished runs beyond a shard's checkpoint before its reading pauses."),
@@ -225,13 +240,14 @@ LIMITS: Final = (
         doc="How long a stop waits for records in flight, before it leaves them for later."),
     setting("dead_letters", DEAD_LETTERS, has_argument=True,
         elsewhere=("Lambda OnFailure",),
-        doc="Where records that were given up are kept: a directory, file:///directory, "
-            "s3://bucket/prefix, kinesis://stream, or any Hadoop URL (hdfs://, s3a://); none: "
+        topic=Topic.FIRST, doc="Where records that were given up are kept: a directory, file:///directory, "
+            "s3://bucket/prefix, hdfs://host/directory, gs://bucket/directory or kinesis://stream; none: "
             "`.kinesis-spout/<app>/<stream>/dead-letters`."),
 )  # fmt: skip
 """How much may be in flight, and how long things take."""
 
-MONITORING: Final = (
+MONITORING: Final = under(
+    Topic.MONITORING,
     setting("http", _ADDRESS, None, has_argument=True,
         doc="Answer /livez, /readyz, /metrics and /status here, over HTTP, for probes and monitors; none: "
             "nowhere. Spouts of one process may share an address."),

@@ -6,7 +6,7 @@ from urllib.parse import urlsplit
 
 from kinesis_spout.settings.grammar.stream_names import STREAM_NAME
 from kinesis_spout.settings.grammar.value_types import FLAG, KIB, MIB, choice, seconds, size, text, whole
-from kinesis_spout.settings.option import WRITE, option, setting
+from kinesis_spout.settings.option import WRITE, Topic, option, setting, under
 from kinesis_spout.settings.setting_messages import NotAllowed
 from kinesis_spout.settings.table.connection import CLIENT, STREAM
 
@@ -29,23 +29,24 @@ def _dead_letters(url: str) -> None:
 
 DEAD_LETTERS: Final = text(check=_dead_letters)
 
-WRITES: Final = (
+WRITES: Final = under(
+    Topic.PUTTING,
     option("partitionKeyColumn", WRITE, text(), setting="partition_key", unset="partitionKey",
-        doc="The column whose text is the partition key."),
+        topic=Topic.FIRST, doc="The column whose text is the partition key."),
     option("maxRecordsPerCall", WRITE, whole(1, 500), 500, elsewhere=("KPL CollectionMaxCount",),
         doc="Records in one PutRecords call."),
     option("maxBytesPerCall", WRITE, size(MIB, 10 * MIB), 5 * MIB,
         elsewhere=("KPL CollectionMaxSize",),
         doc="Bytes in one PutRecords call. AWS takes 10 MiB; older endpoints take 5."),
-    option("deliveryTimeout", WRITE, seconds(1), 300.0, setting="deadline_seconds",
+    option("deliveryTimeout", WRITE, seconds(1), 300.0, setting="deadline_seconds", topic=Topic.RETRIES,
         doc="How long a shard may refuse everything, while its records are tried again, before the task fails."),
-    option("order", WRITE, choice("unordered", "key"), "unordered",
+    option("order", WRITE, choice("unordered", "key"), "unordered", topic=Topic.RETRIES,
         doc="Which order of a task's rows is kept when Kinesis refuses some. `unordered`: a refused "
             "row may come behind later ones of its partition key, of the same call. `key`: a row waits "
             "until the one before it of its key is on the stream, so a call has one row of each key; with "
             "few keys that is slow, unless `aggregation` puts several rows into one record."),
     option("deadLetters", WRITE, DEAD_LETTERS, unset="such a row fails the write",
-        doc="Where rows go that Kinesis can never take (too large, no key): a directory or "
+        topic=Topic.FIRST, doc="Where rows go that Kinesis can never take (too large, no key): a directory or "
             "file:///directory, on the executor's own disk or one that all share, s3://bucket/prefix, or "
             "kinesis://stream."),
     option("aggregation", WRITE, FLAG, False,
@@ -59,10 +60,12 @@ WRITES: Final = (
         doc="Bytes in one such record; 50k is the KPL's default. Only with `aggregation`."),
 )  # fmt: skip
 
-PRODUCES: Final = (
-    setting("stream", STREAM, is_required=True, doc="The Kinesis stream to put on: its name or its ARN."),
+PRODUCES: Final = under(
+    Topic.PUTTING,
+    setting("stream", STREAM, is_required=True,
+        topic=Topic.FIRST, doc="The Kinesis stream to put on: its name or its ARN."),
     *(option for option in CLIENT if option.is_setting),
-    setting("order", choice("unordered", "key"), "unordered",
+    setting("order", choice("unordered", "key"), "unordered", topic=Topic.RETRIES,
         doc="`unordered`: calls are full, and several are under way; a record that Kinesis refuses comes behind "
             "later ones of its partition key. `key`: a record is sent when the one before it of its key is on the "
             "stream, or given up."),
@@ -83,21 +86,23 @@ PRODUCES: Final = (
         doc="Bytes in one call of PutRecords. AWS takes 10 MiB; older endpoints take 5."),
     setting("max_concurrent_calls", whole(1, 64), 4, elsewhere=("KPL MaxConnections",),
         doc="How many calls may be under way at once."),
-    setting("max_buffered_records", whole(1), 100_000, doc="How many records may wait, those in calls included."),
-    setting("max_buffered_bytes", size(MIB), 64 * MIB, doc="How many bytes of data and keys may wait."),
+    setting("max_buffered_records", whole(1), 100_000,
+        topic=Topic.AMOUNTS, doc="How many records may wait, those in calls included."),
+    setting("max_buffered_bytes", size(MIB), 64 * MIB,
+        topic=Topic.AMOUNTS, doc="How many bytes of data and keys may wait."),
     setting("when_full", choice("block", "refuse", "drop_oldest"), "block",
         doc="What `put` does when the buffer is full. `block`: waits for room, up to `block_timeout_seconds`. "
             "`refuse`: raises `BufferFull`. `drop_oldest`: gives up the oldest record that is not in a call."),
     setting("block_timeout_seconds", seconds(0), 60.0,
         doc="How long `put` waits for room, before it raises `BufferFull`."),
     setting("delivery_timeout_seconds", seconds(above=0), 120.0,
-        elsewhere=("KPL RecordTtl",),
+        elsewhere=("KPL RecordTtl",), topic=Topic.RETRIES,
         doc="How long a record is tried for, from when it was put; then it goes to the dead letters, or fails."),
-    setting("dead_letters", DEAD_LETTERS,
+    setting("dead_letters", DEAD_LETTERS, topic=Topic.FIRST,
         doc="Where records go that could not be put: as `KinesisSpout` has it. None: they fail."),
     setting("close_timeout_seconds", seconds(0), 30.0,
         doc="How long `close` goes on sending, unless it is given another time."),
-    setting("tracing", FLAG, False,
+    setting("tracing", FLAG, False, topic=Topic.MONITORING,
         doc="Spans of OpenTelemetry for the calls; with `aggregation` each record also carries the trace context "
             "that was current at its put, beside its data. Needs `kinesis-spout[otel]`."),
 )  # fmt: skip

@@ -13,7 +13,6 @@ from kinesis_spout.spark.tasks.work import WorkResult
 _OUTCOMES: Final = {
     "delivered": "delivered",
     "acked": "acked",
-    "coalesced": "coalesced",
     "retried": "retried",
     "timedOut": "timed_out",
     "deadLettered": "given_up",
@@ -40,7 +39,7 @@ def batch_progress(
     seconds = consumer.now - batch.started
     totals = totals_of(counters)
     rows = sum(result.delivered for result in results)
-    behind = [shard.millis_behind_latest or 0 for shard in shards.by_id.values()]
+    behind = [shard.view.millis_behind_latest or 0 for shard in shards.by_id.values()]
     metrics = {
         "minMsBehindLatest": min(behind, default=0),
         "avgMsBehindLatest": sum(behind) / max(1, len(behind)),

@@ -1,25 +1,26 @@
 """What the driver itself holds of the owned shards, and when it looks at each again.
 
-At its tip a shard is polled by the driver: a cheap call every poll period, no Spark job while nothing comes.
-A fetched page waits here until a slice carries it away. The driver asks for a small page only. If that comes back
-full, it drops the page, and executors read the shard from the same record on: one driver reads for all shards, so
-what it reads of a backlog costs the most where it takes the longest.
+``shard_reading`` decides who reads a shard. A page that the driver fetched waits here until a slice carries it
+away. The driver asks for a small page only. If that comes back full, it drops the page, and executors read the
+shard from the same record on: one driver reads for all shards, so what it reads of a backlog costs the most where
+it takes the longest.
 """
 
 from collections import deque
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from math import inf
-from typing import Final
+from typing import Final, NamedTuple, Self
 
 from kinesis_spout.consumer.consumer import Consumer
-from kinesis_spout.kinesis.read.polled_getter import Cursor
+from kinesis_spout.kinesis.read.polled_getter import FRESH, Cursor
 from kinesis_spout.model.errors import KinesisSpoutError
 from kinesis_spout.model.record import Record
 from kinesis_spout.ports import Page, ShardGetter
 from kinesis_spout.spark.driver.engine_settings import WORTH_A_JOB_BYTES, EngineSettings
 from kinesis_spout.spark.driver.retry_data import RetryBuffer
-from kinesis_spout.spark.tasks.work import WorkSlice, before_bound
+from kinesis_spout.spark.driver.shard_reading import ReadEvent, ReadState, after
+from kinesis_spout.spark.tasks.work import WorkResult, WorkSlice, before_bound
 from shard_state import ShardBound, SliceKind, SlicePlan
 
 _FIRST_BYTES: Final = 100 * 1024
@@ -32,106 +33,167 @@ class HeldPages:
     size_bytes: int = 0
 
 
-@dataclass(slots=True, kw_only=True)
-class DriverShard:
-    """The driver's side of one owned shard. Mutable; guarded by the consumer's lock."""
+class TipView(NamedTuple):
+    """What the pages of a shard have shown. Times are monotonic."""
 
-    epoch: int
-    held: HeldPages = field(default_factory=HeldPages)
-    """Shared with the driver's other shards: the sum of their ``size_bytes``."""
-    getter: ShardGetter | None = None
-    """Open while the driver polls the shard; closed (None) while executors read it."""
-    records: deque[Record] = field(default_factory=deque)
-    """Fetched and not yet carried away."""
-    size_bytes: int = 0
-    at_end: bool = False
-    """The last page of the closed shard is among ``records``, or was carried away."""
-    at_bound: bool = False
-    """The record after ``records`` ends the shard for this run."""
-    fetching_since: float | None = None
-    """When the poll under way began; monotonic."""
-    next_poll_at: float = 0.0
-    """Monotonic."""
-    has_news: bool = False
-    """Kinesis has pushed something since the last read began."""
-    empty_polls: int = 0
     tip_seen_at: float = -1.0
-    """When the driver last began a poll that found nothing new at the tip; monotonic."""
+    """When the driver last began a poll that found nothing new at the tip."""
     read_to: float = -inf
-    """When the driver last began a poll that came up to the tip, whatever it found; monotonic."""
+    """When the driver last began a poll that came up to the tip, whatever it found."""
     millis_behind_latest: int | None = None
-    """As its last page said; None before the first."""
+    """As the last page said; None before the first."""
+    empty_polls: int = 0
+    """In a row."""
     record_bytes: float = 1024.0
-    """The average size of the records of its last page that had any, as Kinesis counts records."""
-    cursor: Cursor = field(default_factory=Cursor)
-    """Where executors continue, or the driver once nothing waits in ``records``: at the shard's position."""
+    """The average size of the records of the last page that had any, as Kinesis counts records."""
+
+    def after(self, page: Page, begun_at: float) -> Self:
+        """The view after the page of a poll that began at that time."""
+        if page.says_nothing:
+            return self._replace(empty_polls=self.empty_polls + 1)
+        tip_seen_at, read_to, record_bytes = self.tip_seen_at, self.read_to, self.record_bytes
+        if page.millis_behind_latest == 0:
+            # What was put while the poll was under way can have come too late for it.
+            read_to = begun_at if page.pushed_at is None else page.pushed_at
+            tip_seen_at = tip_seen_at if page.records else read_to
+        if page.records:
+            count = len(page.records) if page.kinesis_records is None else page.kinesis_records
+            record_bytes = max(1.0, page.size_bytes / max(1, count))
+        empty_polls = 0 if page.records else self.empty_polls + 1
+        return type(self)(tip_seen_at, read_to, page.millis_behind_latest, empty_polls, record_bytes)
+
+
+class ShardTimes(NamedTuple):
+    """The monotonic times before which something must not happen to a shard."""
+
+    poll_at: float = 0.0
+    """The driver's next poll."""
     read_at: float = 0.0
-    """The monotonic time before which executors should not read, for the shard's read limits."""
-    barred_until: float = 0.0
-    """The monotonic time before which nothing of the shard goes out."""
-    error: KinesisSpoutError | None = None
-    """The last error that is being retried."""
+    """The next read of an executor, for the shard's read limits."""
+    out_at: float = 0.0
+    """The next slice, of any kind: until then the shard is barred."""
+
+
+class DriverShard:
+    """The driver's side of one owned shard. Mutable, by its own methods only; guarded by the consumer's lock.
+
+    ``held`` is shared with the driver's other shards: the sum of their ``size_bytes``.
+    """
+
+    def __init__(self, epoch: int, held: HeldPages | None = None) -> None:
+        self.epoch = epoch
+        self.reading = ReadState.TIP
+        self.getter: ShardGetter | None = None
+        """Open while the driver polls the shard; closed (None) while executors read it."""
+        self.records: deque[Record] = deque()
+        """Fetched and not yet carried away."""
+        self.size_bytes = 0
+        """Of these."""
+        self.has_news = False
+        """Kinesis has pushed something since the last poll began."""
+        self.view = TipView()
+        self.times = ShardTimes()
+        self.cursor = FRESH
+        """Where executors continue, or the driver once nothing waits in ``records``: at the shard's position."""
+        self.error: KinesisSpoutError | None = None
+        """The last error that is being retried."""
+        self._held = held or HeldPages()
 
     @property
-    def may_read(self) -> bool:
-        """Whether the driver may read on. Pushed records may join those that wait, unless these are many."""
-        if self.fetching_since is not None or self.at_end or self.at_bound:
+    def may_poll(self) -> bool:
+        """Whether the driver may poll. Pushed records may join those that wait, unless these are many."""
+        if self.reading is not ReadState.TIP:
             return False
         return not self.records or (self.has_news and self.size_bytes < WORTH_A_JOB_BYTES)
 
     @property
     def first_records(self) -> int:
         """How many records tell the driver that executors should read the shard from here on."""
-        return max(_FEWEST_RECORDS, int(_FIRST_BYTES / self.record_bytes))
-
-    def take_in(self, page: Page, bound: ShardBound | None = None) -> None:
-        """Keep the page that the poll under way has fetched, up to ``bound``."""
-        assert self.fetching_since is not None
-        begun, self.fetching_since = self.fetching_since, None
-        if page.says_nothing:
-            self.empty_polls += 1
-            return
-        wanted = page.records if bound is None else before_bound(page.records, bound)
-        self.records.extend(wanted)
-        if page.records:
-            count = len(page.records) if page.kinesis_records is None else page.kinesis_records
-            self.record_bytes = max(1.0, page.size_bytes / max(1, count))
-        if wanted:
-            is_plain = page.kinesis_records is None
-            self._hold(page.size_bytes if is_plain else sum(each.size_bytes for each in wanted))
-        self.at_bound = len(wanted) < len(page.records)
-        self.at_end = page.at_end and not self.at_bound
-        self.millis_behind_latest = page.millis_behind_latest
-        self.empty_polls = 0 if page.records else self.empty_polls + 1
-        if page.millis_behind_latest == 0:
-            # What was put while the poll was under way can have come too late for it.
-            self.read_to = begun if page.pushed_at is None else page.pushed_at
-            if not page.records:
-                self.tip_seen_at = self.read_to
+        return max(_FEWEST_RECORDS, int(_FIRST_BYTES / self.view.record_bytes))
 
     def all_goes_out(self, works: Iterable[WorkSlice]) -> bool:
         """Whether nothing more waits here, nor behind it, once these slices have gone out."""
         carried = sum(len(work.records) for work in works if work.plan.kind is SliceKind.CARRIED)
-        return not self.at_end and len(self.records) <= carried
+        return self.reading is not ReadState.ENDED and len(self.records) <= carried
 
-    def take_left(self, records: Sequence[Record]) -> None:
-        """Keep what executors fetched and did not handle: a slice carries it, then they read on."""
-        self.records.extend(records)
-        self._hold(sum(record.size_bytes for record in records))
+    def schedule(
+        self, *, poll_at: float | None = None, read_at: float | None = None, out_at: float | None = None
+    ) -> None:
+        """Set the times that are given; monotonic."""
+        times = self.times
+        self.times = ShardTimes(
+            times.poll_at if poll_at is None else poll_at,
+            times.read_at if read_at is None else read_at,
+            times.out_at if out_at is None else out_at,
+        )
 
-    def drop_page(self) -> None:
-        """Forget what no slice has carried away; the next poll begins there again."""
+    # The driver polls
+
+    def news_came(self, poll_at: float) -> None:
+        """Note that Kinesis has pushed something, to be read at ``poll_at`` at the latest."""
+        self.has_news = True
+        self.schedule(poll_at=min(self.times.poll_at, poll_at))
+
+    def begin_poll(self, open_getter: Callable[[], ShardGetter]) -> ShardGetter:
+        """Begin a poll. Returns the getter to ask; ``open_getter`` opens one at ``cursor``, and may raise."""
+        self._on(ReadEvent.POLL)
+        self.has_news = False
+        if self.getter is None:
+            self.getter = open_getter()
+            # From here on the driver reads; the executors' last iterator would lead back.
+            self.cursor = FRESH
+        return self.getter
+
+    def take_in(self, page: Page, begun_at: float, bound: ShardBound | None = None) -> None:
+        """Keep the page of the poll under way, which began at that time, up to ``bound``."""
+        self.view = self.view.after(page, begun_at)
+        if page.says_nothing:
+            self._on(ReadEvent.PAGE)
+            return
+        wanted = page.records if bound is None else before_bound(page.records, bound)
+        if wanted:
+            self.records.extend(wanted)
+            is_plain = page.kinesis_records is None
+            self._hold(page.size_bytes if is_plain else sum(each.size_bytes for each in wanted))
+        if len(wanted) < len(page.records):
+            self._on(ReadEvent.BOUND)
+        else:
+            self._on(ReadEvent.LAST_PAGE if page.at_end else ReadEvent.PAGE)
+
+    def poll_failed(self) -> None:
+        self._on(ReadEvent.FAIL)
+
+    def drop_page(self, cursor: Cursor = FRESH) -> None:
+        """Forget what no slice has carried away: it is read again, from ``cursor`` on."""
         self.records.clear()
         self._hold(-self.size_bytes)
-        self.at_end = self.at_bound = False
-        self.read_to = -inf
-        self.close_getter()
-        self.cursor = Cursor()
+        self._on(ReadEvent.DROP)
+        self.view = self.view._replace(read_to=-inf)
+        self._close_getter()
+        self.cursor = cursor
 
-    def close_getter(self) -> None:
-        if self.getter is not None:
-            self.getter.close()
-            self.getter = None
+    # Executors read
+
+    def slice_goes_out(self) -> None:
+        """Leave the shard to a slice that reads it from ``cursor`` on."""
+        self._close_getter()
+        self._on(ReadEvent.SLICE)
+
+    def slice_read(self, result: WorkResult, ready_at: float) -> None:
+        """Go on where a slice has read to, not before ``ready_at``; keep what it fetched and did not handle."""
+        self._on(ReadEvent.SLICE_ENDS if result.outcome.at_end else ReadEvent.SLICE_OVER)
+        self.cursor = result.cursor
+        self.schedule(poll_at=ready_at, read_at=ready_at)
+        if result.millis_behind_latest is not None:
+            self.view = self.view._replace(millis_behind_latest=result.millis_behind_latest)
+        self.records.extend(result.left)
+        self._hold(sum(record.size_bytes for record in result.left))
+
+    def slice_over(self) -> None:
+        """Note that a slice that read, if one was out, is not out any more."""
+        self._on(ReadEvent.SLICE_OVER)
+
+    # Slices carry what waits
 
     def carried(self, limit: int) -> tuple[Record, ...]:
         """The first records, for a slice; they stay until ``settled``."""
@@ -143,9 +205,27 @@ class DriverShard:
         if not self.records:
             self._hold(-self.size_bytes)
 
+    # Errors
+
+    def failed(self, error: KinesisSpoutError, again_at: float = 0.0) -> None:
+        """Note an error that is retried: nothing is read before ``again_at``."""
+        self.error = error
+        self.schedule(poll_at=max(self.times.poll_at, again_at), read_at=max(self.times.read_at, again_at))
+
+    def recovered(self) -> None:
+        self.error = None
+
+    def _on(self, event: ReadEvent) -> None:
+        self.reading = after(self.reading, event)
+
+    def _close_getter(self) -> None:
+        if self.getter is not None:
+            self.getter.close()
+            self.getter = None
+
     def _hold(self, size_bytes: int) -> None:
         self.size_bytes += size_bytes
-        self.held.size_bytes += size_bytes
+        self._held.size_bytes += size_bytes
 
 
 class DriverShards:

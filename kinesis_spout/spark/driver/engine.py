@@ -28,10 +28,11 @@ from kinesis_spout.spark.driver.engine_settings import EngineSettings
 from kinesis_spout.spark.driver.planning import BatchPlanner
 from kinesis_spout.spark.driver.running_batches import Batch, RunningBatches
 from kinesis_spout.spark.driver.settling import Settling
+from kinesis_spout.spark.driver.shard_reading import ReadState
 from kinesis_spout.spark.driver.tip_poller import TipPoller
 from kinesis_spout.spark.tasks.jobs import BatchRunner, HandlerRaised, Ticks
 from kinesis_spout.spark.tasks.work import WorkResult, WorkSlice
-from shard_state import SlicePlan
+from shard_state import SliceKind, SlicePlan
 
 _CANCEL_AGAIN_SECONDS: Final = 0.5
 _CAUGHT_UP_CHECK_SECONDS: Final = 0.05
@@ -153,7 +154,7 @@ class MicroBatchEngine:
                 return False
             # A shard whose end was read has children, which are not read before that is stored.
             return all(
-                not shard.at_end and not shard.records and shard.tip_seen_at >= since
+                shard.reading is not ReadState.ENDED and not shard.records and shard.view.tip_seen_at >= since
                 for shard in self._shards.by_id.values()
             )
 
@@ -178,7 +179,7 @@ class MicroBatchEngine:
         for shard_id in shard_ids:
             state = self._manager.shard(shard_id)
             assert state is not None
-            self._shards.by_id[shard_id] = DriverShard(epoch=state.epoch, held=self._shards.held)
+            self._shards.by_id[shard_id] = DriverShard(state.epoch, self._shards.held)
             if self._settings.driver_reads_all:
                 self._manager.page_fetched(shard_id, full=False)
             self._tip.look_again(shard_id)
@@ -204,7 +205,10 @@ class MicroBatchEngine:
         busy = self._running.full_until(self.consumer.config.max_batch_seconds)
         return {
             shard_id: ShardReading(
-                shard.millis_behind_latest, bool(shard.records), shard.fetching_since, busy.get(shard_id)
+                shard.view.millis_behind_latest,
+                bool(shard.records),
+                self._tip.reading_since(shard_id),
+                busy.get(shard_id),
             )
             for shard_id, shard in self._shards.by_id.items()
         }
@@ -348,7 +352,7 @@ class MicroBatchEngine:
         for shard_id, shard in self._shards.by_id.items():
             if not shard.all_goes_out(work for work in works if work.plan.shard_id == shard_id):
                 return None
-        return min((shard.read_to for shard in self._shards.by_id.values()), default=None)
+        return min((shard.view.read_to for shard in self._shards.by_id.values()), default=None)
 
     def _start_tick(self, ticks: Ticks, now: float) -> float | None:
         """Start a batch without slices for due ticks; return when to look again.
@@ -406,4 +410,7 @@ class MicroBatchEngine:
     def _look_again(self, plans: Iterable[SlicePlan], now: float) -> None:
         self._planner.plan_at = now
         for plan in plans:
+            shard = self._shards.of(plan)
+            if shard is not None and plan.kind is SliceKind.READ:
+                shard.slice_over()
             self._tip.look_again(plan.shard_id)

@@ -4,8 +4,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-from kinesis_spout.spark.tasks.coalescing import CoalescingKey
-
 WORTH_A_JOB_BYTES: Final = 1024 * 1024
 """So many pushed bytes wait no longer: handling them costs more than the job does."""
 
@@ -29,8 +27,6 @@ class EngineSettings:
     """How far apart jobs begin that carry what was pushed. One costs about 50 ms of CPU, however few records it
     carries; a record waits for half the spacing at a steady trickle, and not at all when it comes alone."""
     batch_timeout_seconds: float | None
-    coalescing: CoalescingKey | None = None
-    """None: each record is handled."""
     quick_deaths: int = 16
     """So many jobs may die in a row, with nothing handled in between, before that is an outage: what it
     takes to halve 10,000 records down to one."""

@@ -72,10 +72,9 @@ class BatchPlanner:
         plans = self._manager.plan(
             now,
             carried={shard_id: len(shard.records) for shard_id, shard in shards if shard.records},
-            resting={shard_id for shard_id, shard in shards if shard.read_at > now or not may_read},
-            barred={shard_id for shard_id, shard in shards if shard.barred_until > now},
+            resting={shard_id for shard_id, shard in shards if shard.times.read_at > now or not may_read},
+            barred={shard_id for shard_id, shard in shards if shard.times.out_at > now},
             most=granted,
-            coalesces=self._settings.coalescing is not None,
         )
         if granted is not None:
             self.grants.planned(plans, now)
@@ -94,15 +93,15 @@ class BatchPlanner:
 
     def _next_plan(self, now: float) -> float:
         """When something can be planned, if nothing comes up before."""
-        waits = [shard.barred_until for shard in self._shards.by_id.values()]
+        waits = [shard.times.out_at for shard in self._shards.by_id.values()]
         if self.grants.due_at is not None:
             # Also where it is due already: the rest was possibly not granted yet.
             waits.append(max(self.grants.due_at, now + _SHORTEST_WAIT_SECONDS))
         # The end of a shard's read limits does not concern a shard that the driver reads.
         waits += [
-            shard.read_at
+            shard.times.read_at
             for shard_id, shard in self._shards.by_id.items()
-            if shard.read_at > now and self._manager.is_for_executors(shard_id)
+            if shard.times.read_at > now and self._manager.is_for_executors(shard_id)
         ]
         retries_due = self._manager.next_due()
         if retries_due is not None and retries_due > now:
@@ -137,7 +136,7 @@ class BatchPlanner:
         if not self._manager.blame.is_troubled:  # Otherwise nothing is given up now.
             age = RecordAge.of(consumer.config, consumer.ports.clock.time())
         if plan.kind is SliceKind.READ:
-            shard.close_getter()
+            shard.slice_goes_out()
             state = self._manager.shard(plan.shard_id)
             hash_keys = None if state is None else HashKeys.to_check(state.shard)
             cursor = self._paced(shard.cursor, plan.shard_id)

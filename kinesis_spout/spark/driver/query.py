@@ -22,7 +22,6 @@ from kinesis_spout.spark.driver.batch_slots import BatchSlots
 from kinesis_spout.spark.driver.engine import MicroBatchEngine
 from kinesis_spout.spark.driver.engine_settings import EngineSettings
 from kinesis_spout.spark.driver.running_query import RunningQuery
-from kinesis_spout.spark.tasks.coalescing import CoalescingKey, order_with
 from kinesis_spout.spark.tasks.jobs import BatchRunner
 from kinesis_spout.spark.tasks.task import TaskSettings
 from shard_state import Order
@@ -237,7 +236,6 @@ def start_query(
     *,
     door: str,
     companion: Companion | None = None,
-    coalescing: CoalescingKey | None = None,
 ) -> SpoutQuery:
     """Start a query; its handle's ``stop`` closes the ports. A start that fails closes them as well.
 
@@ -249,7 +247,6 @@ def start_query(
         name: the query's; the application's unless given.
         door: what the user called, for the log.
         companion: what changes with the records that are finished. Then one batch runs at a time.
-        coalescing: what its tasks coalesce records by, if they do.
 
     Raises:
         KinesisSpoutError: see ``StreamSet.start``.
@@ -264,13 +261,12 @@ def start_query(
             message_timeout_seconds=None,
             door=door,
             companion=companion,
-            order=None if coalescing is None else order_with(of_one.order),
         )
         try:
             engine = MicroBatchEngine(
                 consumer,
                 make_runner(of_one),
-                _engine_settings(of_one, context, companion, coalescing),
+                _engine_settings(of_one, context, companion),
                 # The name is part of the tags of its jobs, which must differ.
                 f"{query.name}/{of_one.stream_name}" if config.is_several else query.name,
                 slots=slots,
@@ -309,7 +305,7 @@ def _end(streams: StreamSet[MicroBatchEngine], name: str) -> None:
 
 
 def _engine_settings(
-    config: SpoutConfig, context: SparkContext, companion: Companion | None, coalescing: CoalescingKey | None
+    config: SpoutConfig, context: SparkContext, companion: Companion | None
 ) -> EngineSettings:
     poll_seconds = max(config.fetch_period_seconds, config.poll_interval_seconds)
     return EngineSettings(
@@ -322,5 +318,4 @@ def _engine_settings(
         max_buffered_bytes=config.max_buffered_bytes,
         driver_reads_all=config.fan_out_consumer is not None,
         batch_timeout_seconds=config.message_timeout_seconds,
-        coalescing=coalescing,
     )

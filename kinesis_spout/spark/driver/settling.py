@@ -91,7 +91,7 @@ class Settling:
         for work in batch.works:
             shard = self._shards.of(work.plan)
             if shard is not None:
-                shard.barred_until = now + rest
+                shard.schedule(out_at=now + rest)
                 self._manager.withdraw(work.plan)
 
     def _settle(self, result: WorkResult, now: float, started: float) -> None:
@@ -123,24 +123,19 @@ class Settling:
             self._tip.end_if_carried(shard_id, shard)
         elif plan.kind is SliceKind.READ:
             self._read_settled(shard, result, now, started)
-            shard.take_left(result.left)
         elif result.error is not None:
             waits = self._tip.reading_failed(shard_id, shard, result.error)
-            shard.barred_until = now + max(_REREAD_PAUSE_SECONDS, waits)
+            shard.schedule(out_at=now + max(_REREAD_PAUSE_SECONDS, waits))
         if result.suspects:
             self._manager.suspect(plan, result.suspects)
 
     def _read_settled(self, shard: DriverShard, result: WorkResult, now: float, started: float) -> None:
-        shard.cursor = result.cursor
         wait = max(0.0, result.cursor.not_before - self._consumer.ports.clock.time())
         pacing = self._consumer.ports.paces.of(result.plan.shard_id)
         pacing.read_elsewhere(
             started, result.bytes_read, ready_at=now + wait, throttled_to=result.cursor.throttled_to
         )
-        shard.read_at = shard.next_poll_at = pacing.ready_at
-        shard.at_end = result.outcome.at_end
-        if result.millis_behind_latest is not None:
-            shard.millis_behind_latest = result.millis_behind_latest
+        shard.slice_read(result, pacing.ready_at)
         if result.trimmed:
             self._consumer.shard_trimmed(result.plan.shard_id)
         if result.error is None or result.bytes_read:
@@ -154,7 +149,6 @@ class Settling:
         counters.expired += result.expired
         counters.skipped += result.expired - expired
         counters.delivered += result.delivered
-        counters.coalesced += result.coalesced
         counters.acked += acked
         counters.retried += result.delivered - acked + result.gone - (exhausted - expired)
         counters.timed_out += result.timed_out
@@ -199,7 +193,7 @@ class Settling:
             if result.lost:
                 self._slice_died(works[result.plan.shard_id, result.plan.kind], batch, error, reason)
             elif shard is not None and result.speaks_of_death:
-                shard.barred_until = now + self._settings.rest_after(self.deaths)
+                shard.schedule(out_at=now + self._settings.rest_after(self.deaths))
         return [result for result in results if not result.lost]
 
     def _slice_died(
@@ -214,9 +208,10 @@ class Settling:
         shard = self._shards.of(plan)
         if shard is None:
             return
-        shard.barred_until = now + self._settings.rest_after(self.deaths)
-        self._consumer.last_error = shard.error = error
-        rules = DeliverySettings(order=Order.UNORDERED, clock=monotonic, coalescing=self._settings.coalescing)
+        shard.schedule(out_at=now + self._settings.rest_after(self.deaths))
+        shard.failed(error)
+        self._consumer.last_error = error
+        rules = DeliverySettings(order=Order.UNORDERED, clock=monotonic)
         held = _HeldDelivery(plan, rules)
         held.deliver(work.records, math.inf)
         outcome = held.result().outcome

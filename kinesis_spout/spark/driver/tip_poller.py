@@ -15,13 +15,14 @@ from typing import Final
 
 from kinesis_spout.kinesis import Prefetcher
 from kinesis_spout.kinesis.pace import aligned_idle_period
-from kinesis_spout.kinesis.read.polled_getter import Cursor, PollingShardGetter
+from kinesis_spout.kinesis.read.polled_getter import FRESH, PollingShardGetter
 from kinesis_spout.kinesis.read.prefetcher import READS_AT_ONCE
 from kinesis_spout.kinesis.read.shard_reader import PAGE_BYTES, Room, ShardReader
 from kinesis_spout.kinesis.retry_policy import Action
 from kinesis_spout.model.errors import KinesisSpoutError
 from kinesis_spout.ports import Page, ShardGetter
 from kinesis_spout.spark.driver.driver_shards import DriverShard, DriverShards
+from kinesis_spout.spark.driver.shard_reading import ReadState
 
 _LOOK_AGAIN_SECONDS: Final = 0.5
 """When to look again at a shard that could not be polled, if no event comes before."""
@@ -111,9 +112,8 @@ class TipPoller:
         """Read what was pushed: at once, or when the rest is over and no slice of the shard is out."""
         if self.shards.get(shard_id) is not shard:
             return
-        shard.has_news = True
-        shard.next_poll_at = min(shard.next_poll_at, max(self.consumer.now, self.rests_until))
-        if shard.may_read:
+        shard.news_came(max(self.consumer.now, self.rests_until))
+        if shard.may_poll:
             self.look_again(shard_id)
 
     def reading_failed(self, shard_id: str, shard: DriverShard, error: Exception) -> float:
@@ -123,10 +123,8 @@ class TipPoller:
         if reaction.action is Action.END_SHARD:
             consumer.shard_trimmed(shard_id)
         elif reaction.action is Action.RETRY and isinstance(error, KinesisSpoutError):
-            consumer.last_error = shard.error = error
-            again_at = consumer.now + reaction.wait_seconds
-            shard.next_poll_at = max(shard.next_poll_at, again_at)
-            shard.read_at = max(shard.read_at, again_at)
+            consumer.last_error = error
+            shard.failed(error, again_at=consumer.now + reaction.wait_seconds)
         else:
             consumer.end_with(error)
         return reaction.wait_seconds
@@ -134,14 +132,21 @@ class TipPoller:
     def recovered(self, shard: DriverShard) -> None:
         if self.consumer.last_error is shard.error:
             self.consumer.last_error = None
-        shard.error = None
+        shard.recovered()
 
     def end_if_carried(self, shard_id: str, shard: DriverShard) -> None:
         """End a shard, for good or for this run, once its last page was carried away."""
-        if shard.at_end and not shard.records:
+        if shard.records:
+            return
+        if shard.reading is ReadState.ENDED:
             self.consumer.manager.end_read(shard_id)
-        elif shard.at_bound and not shard.records:
+        elif shard.reading is ReadState.AT_BOUND:
             self.consumer.manager.reach_bound(shard_id)
+
+    def reading_since(self, shard_id: str) -> float | None:
+        """When the poll of a shard that is under way began; monotonic. None: none is."""
+        reader = self._readers.get(shard_id)
+        return None if reader is None else reader.reading_since
 
     def stop(self) -> None:
         """Begin no more polls, and drop the pages of those under way."""
@@ -173,7 +178,7 @@ class _TipReader(ShardReader[Page]):
 
     @property
     def ready_at(self) -> float:
-        return self.shard.next_poll_at
+        return self.shard.times.poll_at
 
     @property
     def held_bytes(self) -> int:
@@ -181,10 +186,11 @@ class _TipReader(ShardReader[Page]):
 
     def _wanted(self) -> int:
         shard, now = self.shard, self._consumer.now
+        self._getter = None
         if not self._is_owned:
             return 0
-        due_at = shard.next_poll_at
-        if not shard.may_read or not self._consumer.manager.wants_page(self._shard_id):
+        due_at = shard.times.poll_at
+        if not shard.may_poll or not self._consumer.manager.wants_page(self._shard_id):
             due_at = now + _LOOK_AGAIN_SECONDS
         if due_at > now:
             self._prefetcher.submit(self.fetch, due_at)
@@ -194,9 +200,7 @@ class _TipReader(ShardReader[Page]):
         if not self._room.has_room(self):
             self._room.park(self)
             return self._declined()
-        self._getter = None
-        self._getter = shard.getter or self._open()
-        shard.fetching_since, shard.has_news = now, False
+        self._getter = shard.begin_poll(self._open)
         self._asked = self._settings.records_per_fetch
         if not self._reads_alone:
             self._asked = min(self._asked, shard.first_records)
@@ -215,12 +219,10 @@ class _TipReader(ShardReader[Page]):
     def _open(self) -> ShardGetter:
         shard, state = self.shard, self._consumer.manager.shard(self._shard_id)
         assert state is not None
-        getter = shard.getter = self._consumer.ports.open_getter(self._shard_id, state.position)
+        getter = self._consumer.ports.open_getter(self._shard_id, state.position)
         getter.when_ready(partial(self._tip.call, partial(self._tip.came, self._shard_id, shard)))
         if isinstance(getter, PollingShardGetter) and not shard.records:
             getter.go_on(shard.cursor)  # Kinesis gives a shard five iterators a second, to all that read it.
-        # From here on the driver reads; the executors' last iterator would lead back.
-        shard.cursor = Cursor()
         return getter
 
     async def _read(self, limit: int) -> Page:
@@ -228,17 +230,15 @@ class _TipReader(ShardReader[Page]):
         return await self._prefetcher.page(self._getter, limit)
 
     def _keep(self, page: Page, begun_at: float) -> float | None:
-        del begun_at  # ``fetching_since`` says it
         getter, shard, consumer = self._getter, self.shard, self._consumer
         assert getter is not None
-        if shard.getter is not getter or not self._is_owned:
+        if shard.reading is not ReadState.POLLED or not self._is_owned:
             return self._again()
         now, state = consumer.now, consumer.manager.shard(self._shard_id)
         bound = None if state is None else state.bound
-        seen_at = page.pushed_at or shard.fetching_since or now
-        begun = consumer.ports.clock.time() - (now - seen_at)
+        begun = consumer.ports.clock.time() - (now - (page.pushed_at or begun_at))
         held_nothing = not shard.records
-        shard.take_in(page, bound)
+        shard.take_in(page, begun_at, bound)
         if not page.says_nothing:
             consumer.read_errors.worked(self._shard_id)
             if shard.error is not None:
@@ -256,11 +256,13 @@ class _TipReader(ShardReader[Page]):
         self._schedule_next(getter, now, has_more=reads_all and is_full)
         is_small = self._asked < self._settings.records_per_fetch
         if is_full and is_small and not (page.at_end or self._reads_alone):
-            shard.drop_page()  # Executors begin with these records.
+            # Executors begin with these records.
+            from_here = FRESH
             if held_nothing and isinstance(getter, PollingShardGetter):
-                shard.cursor = getter.cursor_before
+                from_here = getter.cursor_before
+            shard.drop_page(from_here)
             self._tip.wake()
-            return shard.next_poll_at
+            return shard.times.poll_at
         if not page.says_nothing:
             consumer.page_read(self._shard_id, page)
         self._tip.end_if_carried(self._shard_id, shard)
@@ -273,31 +275,29 @@ class _TipReader(ShardReader[Page]):
         is_gathered = self._tip.arrived_at is not None and (reads_all or not self._tip.is_polling)
         if is_news or is_gathered:
             self._tip.wake()
-        return shard.next_poll_at
+        return shard.times.poll_at
 
     def _schedule_next(self, getter: ShardGetter, now: float, *, has_more: bool) -> None:
         shard = self.shard
         if shard.has_news or has_more:
-            shard.next_poll_at = now if has_more else max(now, self._tip.rests_until)
+            poll_at = now if has_more else max(now, self._tip.rests_until)
         else:
             # A poll that began a little late must not cost the shard a tick: the getter waits for the read limits.
             earliest = getter.ready_at - ALLOWANCE * self._settings.poll_seconds
-            shard.next_poll_at = aligned(
-                max(earliest, now), aligned_idle_period(shard.empty_polls, *self._periods)
-            )
-        shard.read_at = getter.ready_at
+            period = aligned_idle_period(shard.view.empty_polls, *self._periods)
+            poll_at = aligned(max(earliest, now), period)
+        shard.schedule(poll_at=poll_at, read_at=getter.ready_at)
 
     def _failed(self, error: Exception) -> float | None:
         getter, shard = self._getter, self.shard
-        if shard.getter is not getter or not self._is_owned:
+        if (getter is not None and shard.reading is not ReadState.POLLED) or not self._is_owned:
             return self._again()
-        shard.fetching_since = None
-        shard.next_poll_at = self._consumer.now + self._settings.poll_seconds
-        if getter is not None:
-            shard.next_poll_at = max(getter.ready_at, shard.next_poll_at)
+        shard.poll_failed()
+        ready_at = 0.0 if getter is None else getter.ready_at
+        shard.schedule(poll_at=max(ready_at, self._consumer.now + self._settings.poll_seconds))
         self._tip.reading_failed(self._shard_id, shard, error)
         self._tip.wake()
-        return shard.next_poll_at
+        return shard.times.poll_at
 
     @property
     def _is_owned(self) -> bool:
@@ -305,7 +305,6 @@ class _TipReader(ShardReader[Page]):
 
     def _again(self) -> float | None:
         """Poll again: the page just read follows on one that was dropped meanwhile."""
-        self.shard.fetching_since = None
-        self.shard.next_poll_at = self._consumer.now
+        self.shard.schedule(poll_at=self._consumer.now)
         self._tip.wake()
-        return self.shard.next_poll_at if self._is_owned else None
+        return self.shard.times.poll_at if self._is_owned else None

@@ -1,6 +1,6 @@
 """The executor's side of a long task: it connects to the driver, and is handed slices until it is given up.
 
-A message is its length and a pickle, on a connection whose both ends have proven that they know a key
+A message is a pickle, on a connection whose both ends have proven that they know a key
 (``processes.keyed_connections``). The task says hello; then the driver sends the slices of one micro-batch at
 a time, and the task answers with their outcomes. The task ends when the driver closes the connection, or sends
 nothing for long.
@@ -8,22 +8,18 @@ nothing for long.
 
 import logging
 import pickle
-import socket
-import struct
 from collections import deque
 from collections.abc import Iterable, Iterator
-from contextlib import closing
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any
 
 from pyspark import TaskContext
 
 from kinesis_spout.processes.keyed_connections import Machine, connect
+from kinesis_spout.processes.message_channel import MessageChannel
 from kinesis_spout.processes.worker_log import print_log_lines
 from kinesis_spout.spark.tasks.handler_runner import RunSlices
 from kinesis_spout.spark.tasks.work import WorkSlice
-
-_LENGTH: Final = struct.Struct("!Q")
 
 _log = logging.getLogger(__name__)
 
@@ -76,62 +72,41 @@ class HeldTask:
         assert context is not None
         print_log_lines()
         try:
-            connected = connect(self._address.machine, self._address.key)
+            channel = connect(self._address.machine, self._address.key)
         except OSError as error:
             yield f"{self._address.machine.host}:{self._address.machine.port} cannot be reached: {error!r}"
             return
-        connected.settimeout(self._silent_seconds)
-        with closing(connected):
-            self._say(connected, Hello(task=self._address.task, attempt=context.attemptNumber()))
-            while (handed := self._next_pack(connected)) is not None:
+        channel.set_timeout(self._silent_seconds)
+        with channel:
+            self._say(channel, Hello(task=self._address.task, attempt=context.attemptNumber()))
+            while (handed := self._next_pack(channel)) is not None:
                 act = self._run_slices.recover if handed.recovers else self._run_slices.run
-                if self._say(connected, list(act(handed.pack, handed.number))):
+                if self._say(channel, list(act(handed.pack, handed.number))):
                     self._run_slices.drop_notes(handed.number)
 
-    def _say(self, connected: socket.socket, message: object) -> bool:
+    def _say(self, channel: MessageChannel, message: object) -> bool:
         try:
-            send(connected, message)
+            send(channel, message)
         except OSError as error:
             # Whoever waits for outcomes that did not arrive reads the notes.
             _log.info("the driver cannot be told: %r", error)
             return False
         return True
 
-    def _next_pack(self, connected: socket.socket) -> HandedPack | None:
+    def _next_pack(self, channel: MessageChannel) -> HandedPack | None:
         """None: the driver has given the task up, or is gone."""
         try:
-            handed: HandedPack | None = receive(connected)
+            handed: HandedPack = receive(channel)
         except OSError as error:
             _log.info("the driver hands nothing over any more: %r", error)
             return None
         return handed
 
 
-def send(connected: socket.socket, message: object) -> None:
-    body = pickle.dumps(message, pickle.HIGHEST_PROTOCOL)
-    connected.sendall(_LENGTH.pack(len(body)) + body)
+def send(channel: MessageChannel, message: object) -> None:
+    channel.send(pickle.dumps(message, pickle.HIGHEST_PROTOCOL))
 
 
-def receive(connected: socket.socket) -> Any:
-    """Wait for a message; None if the other end closes the connection instead. Raises OSError."""
-    head = _received(connected, _LENGTH.size)
-    if not head:
-        return None
-    body = _received(connected, *_LENGTH.unpack(head))
-    if not body:
-        raise ConnectionError("the other end closed the connection within a message")
-    return pickle.loads(body)  # noqa: S301 - both ends know the key
-
-
-def _received(connected: socket.socket, size: int) -> bytearray:
-    """So many bytes; none if the connection ends before the first."""
-    body = bytearray(size)
-    left = memoryview(body)
-    while left:
-        count = connected.recv_into(left)
-        if not count:
-            if len(left) == size:
-                return bytearray()
-            raise ConnectionError("the other end closed the connection within a message")
-        left = left[count:]
-    return body
+def receive(channel: MessageChannel) -> Any:
+    """Wait for a message. Raises OSError."""
+    return pickle.loads(channel.receive())  # noqa: S301 - both ends know the key

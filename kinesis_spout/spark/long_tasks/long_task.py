@@ -5,10 +5,8 @@ under way is not handed out again: the next one returns what its notes tell (``t
 no next one the job has failed, and the notes are read here, or the micro-batch died: as of any other job.
 """
 
-import contextlib
 import logging
 import secrets
-import socket
 import threading
 from dataclasses import dataclass
 from time import monotonic
@@ -16,6 +14,7 @@ from typing import Final
 
 from kinesis_spout.model.errors import HandlerKilledWorker
 from kinesis_spout.processes.keyed_connections import KeyedServer, Machine
+from kinesis_spout.processes.message_channel import MessageChannel
 from kinesis_spout.spark.long_tasks.held_task import HandedPack, Hello, LongTaskAddress, receive, send
 from kinesis_spout.spark.tasks.handler_runner import HandlerJob
 from kinesis_spout.spark.tasks.work import WorkResult, WorkSlice
@@ -34,25 +33,11 @@ _log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _Connection:
-    socket: socket.socket
-    attempt: int
+class _Attempt:
+    """An attempt of the task that is connected."""
 
-    @property
-    def is_quiet(self) -> bool:
-        """Whether the task waits for slices: it has not closed the connection."""
-        try:
-            self.socket.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT)
-        except BlockingIOError:
-            return True
-        except OSError:
-            return False
-        return False
-
-    def end(self) -> None:
-        """Wake who waits for the task, if anybody."""
-        with contextlib.suppress(OSError):  # the other end has closed it
-            self.socket.shutdown(socket.SHUT_RDWR)
+    channel: MessageChannel
+    number: int
 
 
 class LongTask:
@@ -67,7 +52,7 @@ class LongTask:
         self.job = job
         self.address = address
         self._changed = threading.Condition()
-        self._connection: _Connection | None = None
+        self._connected: _Attempt | None = None
         self._handed = 0
         self._busy_with: str | None = None
         self._waiting = 0
@@ -150,39 +135,38 @@ class LongTask:
 
     def _outcomes(self, number: int, pack: list[WorkSlice]) -> list[WorkResult] | None:
         was_sent = False
-        while (connection := self._awaited()) is not None:
+        while (attempt := self._awaited()) is not None:
             try:
-                if connection.is_quiet:
+                if attempt.channel.is_quiet():
                     handed = HandedPack(number=number, pack=pack, recovers=was_sent)
                     was_sent = self._is_sent = True
-                    send(connection.socket, handed)
-                    results: list[WorkResult] | None = receive(connection.socket)
-                    if results is not None:
-                        if handed.recovers:
-                            self.give_up()
-                        return results
+                    send(attempt.channel, handed)
+                    results: list[WorkResult] = receive(attempt.channel)
+                    if handed.recovers:
+                        self.give_up()
+                    return results
             except OSError as error:
                 _log.info("the connection to a long task is lost: %r", error)
-            self._drop(connection)
+            self._drop(attempt)
         if not was_sent:
             return None
         if isinstance(self._error, HandlerKilledWorker):
             return self.job.recovered([pack], [number], self._error)
         raise self._error or HandlerKilledWorker("the Spark job ended without the outcome of its slices")
 
-    def _awaited(self) -> _Connection | None:
+    def _awaited(self) -> _Attempt | None:
         """Wait for a connection; None if there will be none, or the task was given up before it got the slices."""
         with self._changed:
-            while self._connection is None:
+            while self._connected is None:
                 if self._has_ended or (self._given_up_at is not None and not self._is_sent):
                     return None
                 self._changed.wait()
-            return self._connection
+            return self._connected
 
-    def _drop(self, connection: _Connection) -> None:
+    def _drop(self, attempt: _Attempt) -> None:
         with self._changed:
-            if self._connection is connection:
-                self._connection = None
+            if self._connected is attempt:
+                self._connected = None
             self._changed.notify_all()
 
     def give_up(self) -> None:
@@ -200,9 +184,9 @@ class LongTask:
         with self._changed:
             self._has_ended, self._error = True, error
             is_busy = self._busy_with is not None
-            if self._connection is not None:
+            if self._connected is not None:
                 # A worker can outlive its job. Nobody else waits for it.
-                self._connection.end()
+                self._connected.channel.shut()
             self._changed.notify_all()
         if not is_busy:
             self.job.close()
@@ -212,19 +196,19 @@ class LongTask:
         with self._changed:
             return self._changed.wait_for(lambda: self._has_ended, timeout_seconds)
 
-    def serve(self, connected: socket.socket, attempt: int) -> None:
+    def serve(self, channel: MessageChannel, attempt: int) -> None:
         """Keep a connection of the task until it is over; gives the task up when it has been idle for long."""
-        mine = _Connection(connected, attempt)
+        mine = _Attempt(channel, attempt)
         with self._changed:
-            if self._connection is not None and attempt < self._connection.attempt:
+            if self._connected is not None and attempt < self._connected.number:
                 return
-            if self._connection is not None:
+            if self._connected is not None:
                 # Nothing is known of the earlier attempt: its machine can be gone.
-                self._connection.end()
-            self._connection = mine
+                self._connected.channel.shut()
+            self._connected = mine
             self._idle_since = monotonic()
             self._changed.notify_all()
-            while self._connection is mine and not self._has_ended:
+            while self._connected is mine and not self._has_ended:
                 left = IDLE_SECONDS
                 if self._busy_with is None:
                     left = self._idle_since + IDLE_SECONDS - monotonic()
@@ -234,8 +218,8 @@ class LongTask:
                         break
                 # It is not woken for every micro-batch: then it looks again.
                 self._changed.wait(left)
-            if self._connection is mine:
-                self._connection = None
+            if self._connected is mine:
+                self._connected = None
                 self._changed.notify_all()
 
 
@@ -269,13 +253,13 @@ class LongTasks:
     def close(self) -> None:
         self._server.close()
 
-    def _serve(self, connected: socket.socket) -> None:
-        connected.settimeout(_HELLO_SECONDS)
-        hello = receive(connected)
+    def _serve(self, channel: MessageChannel) -> None:
+        channel.set_timeout(_HELLO_SECONDS)
+        hello = receive(channel)
         if not isinstance(hello, Hello):
             return
         with self._lock:
             task = self._of.get(hello.task)
         if task is not None:
-            connected.settimeout(None)
-            task.serve(connected, hello.attempt)
+            channel.set_timeout(None)
+            task.serve(channel, hello.attempt)

@@ -115,9 +115,9 @@ def each_record(
             `Reject` dead-letters it at once, and `RetryLater` chooses the delay before its retry. May be an
             ``async def``: then it runs in an event loop, which lives as long as the worker keeps the handler.
         dead_letters: where given-up records go: a directory, ``file:///directory``,
-            ``s3://bucket/prefix``, ``kinesis://stream``, or a Hadoop URL (not under Spark Connect: it needs
-            the driver's JVM). Opened by the process that runs ``foreachBatch``: for a check before the first
-            micro-batch, and when there is something to write.
+            ``s3://bucket/prefix``, ``hdfs://host/directory``, ``gs://bucket/directory`` or ``kinesis://stream``.
+            Opened by the process that runs ``foreachBatch``: for a check before the first micro-batch, and when
+            there is something to write.
         app: the application's name, kept in the dead letters.
         scheme: prepares what the handler is given: "raw" (a `Record`), "text", "json", ``"module:callable"``
             or a callable; what it raises fails the record.
@@ -206,7 +206,6 @@ class _EachRecord:
 
     def __call__(self, df: DataFrame, batch_id: int) -> None:
         columns = check_columns(df)
-        self.dead_letters.check_reachable()
         self.dead_letters.check_writable()
         started = self.clock.monotonic()
         failed = FailedRecords(self.app, self.policy, self.blame, self.maximum_record_age_seconds)

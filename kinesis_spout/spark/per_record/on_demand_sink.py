@@ -6,9 +6,7 @@ from contextlib import closing
 from dataclasses import dataclass
 from typing import Final
 
-from pyspark.sql.utils import is_remote
-
-from kinesis_spout.dead_letters.sink_url import check_once, open_sink
+from kinesis_spout.dead_letters.sink_url import check_once, check_url, open_sink
 from kinesis_spout.kinesis import KinesisClientSettings
 from kinesis_spout.model.clock import Clock
 from kinesis_spout.model.dead_letter import DeadLetter
@@ -19,7 +17,6 @@ from shard_state import GiveUp, RetryPolicy
 _RETRIES: Final = RetryPolicy(limit=4, backoff_seconds=0.5, cap_seconds=5.0)
 """Failing a micro-batch repeats all of it, so a letter is worth some tries."""
 _KINESIS: Final = "kinesis://"
-_S3: Final = "s3://"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,18 +29,9 @@ class OnDemandSink:
     clock: Clock
 
     def __post_init__(self) -> None:
-        if self.url in ("", _KINESIS):
+        if not self.url:
             raise InvalidConfig(f"dead_letters: expected a directory or a URL, got {self.url!r}")
-        if self._is_local:
-            open_sink(self.url).close()  # checks the URL; nothing is made before something is written
-
-    def check_reachable(self) -> None:
-        """Raises InvalidConfig for a Hadoop URL under Spark Connect, where no JVM is at hand."""
-        if is_remote() and not self._is_local and not self.url.startswith((_KINESIS, _S3)):
-            raise InvalidConfig(
-                f"dead_letters: expected a directory, s3://bucket/prefix or kinesis://stream under Spark Connect, "
-                f"got {self.url!r}: Hadoop's file systems need the driver's JVM"
-            )
+        check_url(self.url)
 
     def check_writable(self) -> None:
         """Once in a process, before any work. Raises DeadLetterError."""
@@ -68,7 +56,3 @@ class OnDemandSink:
     def _open(self) -> DeadLetterSink:
         client = self.client.connect() if self.url.startswith(_KINESIS) else None
         return open_sink(self.url, client=client, aws=self.client)
-
-    @property
-    def _is_local(self) -> bool:
-        return "://" not in self.url or self.url.startswith("file://")

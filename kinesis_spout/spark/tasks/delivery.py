@@ -16,7 +16,6 @@ from kinesis_spout.model.distribution import AGES, Distribution, sampled
 from kinesis_spout.model.handler import Failure
 from kinesis_spout.model.record import Record
 from kinesis_spout.ports import Page
-from kinesis_spout.spark.tasks.coalescing import CoalescingKey
 from kinesis_spout.spark.tasks.journal import SliceNotes
 from kinesis_spout.spark.tasks.work import Unfinished, WorkResult, before_bound, failed_record
 from shard_state import FailedRecord, Fate, Order, SequenceNumber, SliceKind, SliceOutcome, SlicePlan
@@ -51,8 +50,6 @@ class DeliverySettings:
     """Monotonic."""
     notes: SliceNotes = field(default_factory=lambda: SliceNotes(None, 0))
     """Of this slice."""
-    coalescing: CoalescingKey | None = None
-    """None: each record is handled."""
     age: RecordAge | None = None
     """None: no record is too old."""
 
@@ -71,8 +68,8 @@ class SliceDelivery(ABC):
         self._attempts.update((retry.sequence, retry.attempt - 1) for retry in plan.retries)
         self._blocked = set(plan.blocked_keys)
         self._age = settings.age
-        self._is_ordered = settings.order is not Order.UNORDERED and settings.coalescing is None
-        """Whether each record waits for the outcome of the one before. Coalescing orders its own windows."""
+        self._is_ordered = settings.order is not Order.UNORDERED
+        """Whether each record waits for the outcome of the one before."""
         self._stops_shard = False
         """Whether a record failed that the whole shard waits for."""
         self.first: SequenceNumber | None = None
@@ -80,8 +77,6 @@ class SliceDelivery(ABC):
         self.count = 0
         """Records of the slice dealt with: delivered, held, or passed over."""
         self.delivered = 0
-        self.coalesced = 0
-        """Records finished because a later one was handled in their place."""
         self.expired = 0
         self.timed_out = 0
         """Records whose handler had not returned in time."""
@@ -147,7 +142,6 @@ class SliceDelivery(ABC):
             ),
             unfinished=tuple(self.unfinished),
             delivered=self.delivered,
-            coalesced=self.coalesced,
             expired=self.expired,
             timed_out=self.timed_out,
             handling_seconds=self.handling_seconds,
@@ -218,7 +212,7 @@ class SliceDelivery(ABC):
     def _must_wait(self, record: Record) -> bool:
         if not self._is_ordered or not self._blocked:
             return False
-        return self._line(record) in self._blocked
+        return record.partition_key in self._blocked
 
     @abstractmethod
     def deliver_run(self, run: Sequence[Record], until: float) -> int:
@@ -247,9 +241,8 @@ class SliceDelivery(ABC):
         previous: Record | None = None,
         *,
         suspected: bool = False,
-        stand_in: int | None = None,
     ) -> None:
-        """Note that a record is held; ``stand_in``: index, in the slice, of what failed in its place."""
+        """Note that a record is held."""
         held = FailedRecord(
             index=self.count + at,
             sequence=record.sequence,
@@ -257,27 +250,18 @@ class SliceDelivery(ABC):
             attempt=record.attempt - 1,
             fate=Fate.SUSPECTED if suspected else Fate.HELD,
             partition_key=record.partition_key,
-            stand_in=stand_in,
         )
         self._note(record, held, Unfinished(record=record, error=""))
 
     def _note(self, record: Record, failed: FailedRecord, unfinished: Unfinished) -> None:
-        line = self._line(record)
-        if self._settings.coalescing is not None:
-            failed = failed._replace(partition_key=line)
         self.failures.append(failed)
         self.unfinished.append(unfinished)
         self._stops_shard = self._settings.order is Order.SHARD
-        if self._settings.order is Order.KEY and line is not None:
-            self._blocked.add(line)
+        if self._settings.order is Order.KEY and record.partition_key is not None:
+            self._blocked.add(record.partition_key)
 
     def _sequence_before(self, previous: Record | None) -> SequenceNumber | None:
         return self.last if previous is None else previous.sequence
-
-    def _line(self, record: Record) -> str | None:
-        """The line in which later records wait behind this one when it fails."""
-        coalescing = self._settings.coalescing
-        return record.partition_key if coalescing is None else coalescing.line(record)
 
     def pass_over(self, record: Record) -> None:
         self.count += 1

@@ -5,7 +5,6 @@ from collections.abc import Callable, Sequence
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Final
 
-from kinesis_spout.model.errors import InvalidConfig
 from kinesis_spout.model.handler import Failure, failure_of
 from kinesis_spout.model.record import Record
 from kinesis_spout.model.unfinished_work import (
@@ -14,7 +13,6 @@ from kinesis_spout.model.unfinished_work import (
     refuse_unfinished,
 )
 from kinesis_spout.spark.concurrency.concurrent_calls import ConcurrentCalls
-from kinesis_spout.spark.tasks.coalescing_delivery import CoalescingDelivery
 from kinesis_spout.spark.tasks.concurrent_delivery import ConcurrentDelivery
 from kinesis_spout.spark.tasks.delivery import (
     DeliverySettings,
@@ -45,7 +43,6 @@ def record_handler(
     *,
     concurrency: int,
     timeout_seconds: float | None,
-    coalesces: bool = False,
     traced_for: str | None = None,
 ) -> AnyHandler:
     """Return what calls ``function(scheme(record))``, by default on the task's own thread.
@@ -53,7 +50,7 @@ def record_handler(
     ``traced_for``: the application, if records' spans are to be made.
 
     Raises:
-        InvalidConfig: more is asked for, and records are coalesced; or it is a generator function.
+        InvalidConfig: it is a generator function.
     """
     refuse_generator_function("handler", function)
     is_coroutine = is_coroutine_function(function)
@@ -63,12 +60,6 @@ def record_handler(
         function, scheme = traced(function, scheme, traced_for), _unchanged
     if concurrency == 1 and timeout_seconds is None and not is_coroutine:
         return RecordHandler(function, scheme)
-    if coalesces:
-        raise InvalidConfig(
-            "coalesce: expected a plain function, `concurrency=1` and no `record_timeout_seconds`, got "
-            f"{'an async def' if is_coroutine else 'a function'}, {concurrency} and {timeout_seconds}: records "
-            "that stand for others are handled one at a time"
-        )
     if concurrency == 1 and is_coroutine:
         _log.info("the handler is an async def and is given one record at a time: set concurrency for more")
     return ConcurrentCalls(function, scheme, concurrency=concurrency, timeout_seconds=timeout_seconds)
@@ -82,8 +73,6 @@ def delivery_to(handler: AnyHandler, plan: SlicePlan, rules: DeliverySettings) -
     """Make the delivery of a slice to a handler."""
     if isinstance(handler, ConcurrentCalls):
         return ConcurrentDelivery(plan, handler, rules)
-    if rules.coalescing is not None:
-        return CoalescingDelivery(plan, handler, rules, rules.coalescing)
     if isinstance(handler, ArrowHandler) and handler.takes_columns:
         from kinesis_spout.spark.tasks.arrow_delivery import ArrowDelivery  # noqa: PLC0415 - it needs pyarrow
 

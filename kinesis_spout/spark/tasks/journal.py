@@ -25,7 +25,6 @@ import msgspec
 from kinesis_spout.model.handler import Failure
 from kinesis_spout.processes.liveness import has_ended
 from kinesis_spout.spark.concurrency import record_run
-from kinesis_spout.spark.tasks.coalescing import CoalescingWindow
 from kinesis_spout.spark.tasks.work import WorkResult
 
 UNDER_WAY: Final = 0
@@ -38,7 +37,7 @@ _WORD_BYTES: Final = 8
 MARKS: Final = 16_384
 """The most records of a run; a whole number of words."""
 
-Entry = tuple[int, int | None, bytes | WorkResult | CoalescingWindow | None]
+Entry = tuple[int, int | None, bytes | WorkResult | None]
 """Slice number; record index in it, with its encoded failure (None: held); or the result."""
 
 _encode: Final = msgspec.msgpack.Encoder().encode
@@ -92,11 +91,6 @@ class SliceNotes:
         """Keep that a record is held, ``at`` after those before."""
         if self._journal is not None:
             self._journal.append((self._number, self.base + at, None))
-
-    def coalesces(self, window: CoalescingWindow) -> None:
-        """Keep the stand-ins of the next records. Handlers' indices then count only those handed over."""
-        if self._journal is not None:
-            self._journal.append((self._number, None, window))
 
     def tick(self) -> bool:
         """Note the time, now and then, for the record under way. Returns whether the task is to stop."""
@@ -175,8 +169,6 @@ class Remains:
     """How many records each slice had dealt with."""
     failures: dict[int, dict[int, Failure | None]] = field(default_factory=dict)
     """By slice, and by the record's index in it; None: it was held."""
-    windows: dict[int, list[CoalescingWindow]] = field(default_factory=dict)
-    """Where records were coalesced, by slice. The indices here are those of ``CoalescingWindows.index_of``."""
     slice_number: int = 0
     under_way: int | None = None
     """The index of the record in whose handler the task was, in the slice above; None: in none."""
@@ -243,8 +235,6 @@ def _parse(content: bytes) -> Remains:
     for of_slice, index, entry in _entries(content, entries_from):
         if isinstance(entry, WorkResult):
             remains.results[of_slice] = entry
-        elif isinstance(entry, CoalescingWindow):
-            remains.windows.setdefault(of_slice, []).append(entry)
         elif index is not None:
             failure = None if entry is None else _decode(entry)
             remains.failures.setdefault(of_slice, {})[index] = failure

@@ -10,13 +10,12 @@ each of them has one more delivery, and the next death blames one.
 """
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from math import inf
 
 from kinesis_spout.model.handler import Failure
 from kinesis_spout.model.record import Record
 from kinesis_spout.spark.concurrency.record_run import NOT_BEGUN
-from kinesis_spout.spark.tasks.coalescing import CoalescingWindows
 from kinesis_spout.spark.tasks.delivery import DeliverySettings, SliceDelivery
 from kinesis_spout.spark.tasks.journal import Remains
 from kinesis_spout.spark.tasks.task import TaskSettings, run_slices
@@ -32,8 +31,6 @@ class _Reached:
     """Records dealt with."""
     failures: Mapping[int, Failure | None]
     """Failures by index; None for held records."""
-    stand_ins: Mapping[int, int] = field(default_factory=dict)
-    """The record handled in place of another; negative if there was none."""
     suspects: int = 0
     """How many of the following records were under way together."""
     suspected: Collection[int] = ()
@@ -59,23 +56,12 @@ class _ReplayedDelivery(SliceDelivery):
             if self.count in self._reached.failures and self._reached.failures[self.count] is None:
                 self.hold(record, suspected=self.count in self._reached.suspected)
             else:
-                self._enter(record)
+                failure = self._reached.failures.get(self.count)
+                if failure is not None:
+                    self.note_failed(record, failure)
+                self.delivered += 1
                 self.pass_over(record)
         return len(part)
-
-    def _enter(self, record: Record) -> None:
-        reached = self._reached
-        failure, stand_in = reached.failures.get(self.count), reached.stand_ins.get(self.count)
-        if failure is not None:
-            self.note_failed(record, failure)
-        if stand_in is None:
-            self.delivered += 1
-        elif 0 <= stand_in < reached.count and stand_in not in reached.failures:
-            self.coalesced += 1
-        else:
-            # Nothing that was handled stands for it.
-            has_failed = stand_in in reached.failures and stand_in < reached.count
-            self.note_held(record, stand_in=stand_in if has_failed else None)
 
 
 def recover(
@@ -111,22 +97,18 @@ def lost(work: WorkSlice) -> WorkResult:
 def _reached(work: WorkSlice, number: int, remains: Remains, blame: str | None, *, hangs: bool) -> _Reached:
     if remains.marks and number == remains.slice_number:
         return _reached_by_marks(remains, dict(remains.failures.get(number, {})), blame, hangs=hangs)
-    windows = CoalescingWindows(remains.windows.get(number, ()))
-    failures: dict[int, Failure | None] = dict(windows.failures)
-    failures.update((windows.index_of(at), failed) for at, failed in remains.failures.get(number, {}).items())
-    stand_ins = windows.stand_ins
+    failures = dict(remains.failures.get(number, {}))
     at = remains.under_way
     if at is None or number != remains.slice_number:
-        return _Reached(count=remains.counts[number], failures=failures, stand_ins=stand_ins)
-    at = windows.index_of(at)
+        return _Reached(count=remains.counts[number], failures=failures)
     if blame is None or remains.together == 1:
         if blame is not None:
             failures[at] = Failure(error_text=blame, killed_worker=True)
         # One that has failed is done with, although no other had begun.
-        return _Reached(count=at + (at in failures), failures=failures, stand_ins=stand_ins)
+        return _Reached(count=at + (at in failures), failures=failures)
     # Retries that are returned come again in another order.
     suspects = len(work.records) - at if work.plan.kind is SliceKind.RETRY else remains.together
-    return _Reached(count=at, failures=failures, stand_ins=stand_ins, suspects=suspects)
+    return _Reached(count=at, failures=failures, suspects=suspects)
 
 
 def _reached_by_marks(

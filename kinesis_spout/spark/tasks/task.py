@@ -23,7 +23,6 @@ from kinesis_spout.model.errors import KinesisError
 from kinesis_spout.model.record import Record
 from kinesis_spout.ports import Page
 from kinesis_spout.processes.executor_python import set_aside_imports
-from kinesis_spout.spark.tasks.coalescing import CoalescingKey
 from kinesis_spout.spark.tasks.delivery import DeliverySettings, SliceDelivery
 from kinesis_spout.spark.tasks.journal import Journal, SliceNotes
 from kinesis_spout.spark.tasks.work import WorkResult, WorkSlice
@@ -47,8 +46,6 @@ class TaskSettings:
     """How long a task handles records. It ends before twice that, except for one record and one fetch."""
     max_left_bytes: int = 0
     """How much of the fetched and unhandled records the tasks of a job together return to the driver."""
-    coalescing: CoalescingKey | None = None
-    """None: each record is handled."""
 
     def of_one_task(self, tasks: int) -> Self:
         """The settings of one of so many tasks: its share of what they have together."""
@@ -92,7 +89,6 @@ def run_slices(
                 order=settings.order,
                 clock=monotonic,
                 notes=notes,
-                coalescing=settings.coalescing,
                 age=work.age,
             )
             delivery = deliver(work.plan, rules)

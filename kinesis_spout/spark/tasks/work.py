@@ -63,8 +63,6 @@ class WorkResult:
     cursor: Cursor = FRESH
     delivered: int = 0
     """Records handed to the handler."""
-    coalesced: int = 0
-    """Records finished without the handler: a later record of their key was handled in their place."""
     gone: int = 0
     """Failures that were not delivered: retention had trimmed the record."""
     expired: int = 0

@@ -235,7 +235,7 @@ class SpoutOutputCollector(Protocol):
 
 
 class Results(Protocol):
-    """Emits what has no record that would be delivered again: see ``storm.state.result``."""
+    """Emits what has no record that would be delivered again: see ``storm.running.results``."""
 
     def of(self, work: Callable[[], object]) -> None:
         """Do work for a tuple; what it emits without anchors is kept until it is done, unless the work raises."""

@@ -7,7 +7,7 @@ windows continue; a record that failed is in none.
 **What fails with a window.** If ``execute_window`` raises, the tuple that completed the window fails, and is not
 in it; the next tuple of the key completes it. On a tick the window stays open, and a later tick executes it
 again. What ``execute_window`` emits is kept in the state until it is done everywhere, because the tuples of the
-window were acked before: see ``storm.state.result``.
+window were acked before: see ``storm.running.results``.
 """
 
 import math

@@ -10,21 +10,21 @@ from kinesis_spout.storm.graph.grouping import Grouping, GroupingKind
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Subscription:
+class ComponentInput:
     component: str
     stream: str
     grouping: Grouping
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Component:
+class ComponentSpec:
     name: str
     made_of: Any
     is_spout: bool
     parallelism: int
     streams: Mapping[str, Stream]
     conf: Mapping[str, Any] = field(default_factory=dict)
-    inputs: tuple[Subscription, ...] = ()
+    inputs: tuple[ComponentInput, ...] = ()
     is_stateful: bool = False
     needs: tuple[str, ...] = ()
     """Fields that every stream must have that it subscribes to."""
@@ -38,7 +38,7 @@ class ComponentGraph:
     grouping, a cycle. It names component, stream and field.
     """
 
-    def __init__(self, components: Mapping[str, Component]) -> None:
+    def __init__(self, components: Mapping[str, ComponentSpec]) -> None:
         self._components = dict(components)
         if not any(component.is_spout for component in components.values()):
             raise InvalidConfig("expected a topology with a spout, got none: call set_spout first")
@@ -54,14 +54,14 @@ class ComponentGraph:
         self.order = self._in_order()
         self.tasks = self._tasks()
 
-    def __getitem__(self, name: str) -> Component:
+    def __getitem__(self, name: str) -> ComponentSpec:
         return self._components[name]
 
-    def __iter__(self) -> Iterator[Component]:
+    def __iter__(self) -> Iterator[ComponentSpec]:
         return (self._components[name] for name in self.order)
 
     @property
-    def spouts(self) -> list[Component]:
+    def spouts(self) -> list[ComponentSpec]:
         return [component for component in self._components.values() if component.is_spout]
 
     def without_objects(self) -> "ComponentGraph":
@@ -69,7 +69,7 @@ class ComponentGraph:
             {name: replace(component, made_of=None) for name, component in self._components.items()}
         )
 
-    def subscribers(self, name: str, stream: str) -> list[tuple[Component, Grouping]]:
+    def subscribers(self, name: str, stream: str) -> list[tuple[ComponentSpec, Grouping]]:
         return [
             (component, subscription.grouping)
             for component in self
@@ -84,7 +84,7 @@ class ComponentGraph:
                 reached.add(component.name)
         return reached
 
-    def _check(self, component: Component, subscription: Subscription) -> None:
+    def _check(self, component: ComponentSpec, subscription: ComponentInput) -> None:
         where = f"bolt {component.name!r}"
         source = self._components.get(subscription.component)
         if source is None:
@@ -156,7 +156,7 @@ class ComponentGraph:
         return tasks
 
 
-def _check_once(component: Component) -> None:
+def _check_once(component: ComponentSpec) -> None:
     seen: set[tuple[str, str]] = set()
     for subscription in component.inputs:
         source = (subscription.component, subscription.stream)
@@ -168,7 +168,7 @@ def _check_once(component: Component) -> None:
         seen.add(source)
 
 
-def _cycle_among(waiting: Mapping[str, Component]) -> list[str]:
+def _cycle_among(waiting: Mapping[str, ComponentSpec]) -> list[str]:
     way = [next(iter(waiting))]
     while way.count(way[-1]) == 1:
         way.append(next(each.component for each in waiting[way[-1]].inputs if each.component in waiting))

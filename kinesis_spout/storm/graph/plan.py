@@ -13,7 +13,7 @@ from typing import Final
 from kinesis_spout.model.errors import InvalidConfig
 from kinesis_spout.storm.components.given import TaskContext
 from kinesis_spout.storm.components.tuples import Source
-from kinesis_spout.storm.graph.component_graph import Component, ComponentGraph
+from kinesis_spout.storm.graph.component_graph import ComponentGraph, ComponentSpec
 from kinesis_spout.storm.graph.grouping import Grouping
 
 MOST_FUSED: Final = 150
@@ -116,7 +116,7 @@ def _check_depth(graph: ComponentGraph, stage_of: Mapping[str, int]) -> None:
 def context_of(
     graph: ComponentGraph,
     topology: str,
-    component: Component,
+    component: ComponentSpec,
     index: int,
     *,
     processing_time: Callable[[], float],

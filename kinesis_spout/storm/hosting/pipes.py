@@ -97,7 +97,7 @@ class DistantPipes:
         return written or 0
 
 
-class Pipes:
+class ChildPipes:
     def __init__(self, end: PipesHere | DistantPipes) -> None:
         self._end = end
         self._pieces: deque[bytes | memoryview] = deque()

@@ -14,7 +14,7 @@ from kinesis_spout.storm.components.tuples import OutputFields
 from kinesis_spout.storm.hosting.processes.children import NotYet
 from kinesis_spout.storm.hosting.shell_settings import DEFAULT_TIMEOUT_SECONDS, ShellSettings
 from kinesis_spout.storm.hosting.talk import ChildFailed, ShellComponent, Talk
-from kinesis_spout.storm.multilang.conversation import SPOUT, State
+from kinesis_spout.storm.multilang.conversation import SPOUT, TalkState
 from kinesis_spout.storm.multilang.frames import UnsendableValue
 from kinesis_spout.storm.multilang.protocol import (
     DEFAULT_STREAM,
@@ -149,7 +149,7 @@ class ShellSpout(Spout):
             return
         (ack,) = self._opened.codec.decoder().feed(message_id.ack)
         told = command(id=ack["id"])
-        if self._talk.state is State.ANSWERING:  # a tuple was decided while it was emitted
+        if self._talk.state is TalkState.ANSWERING:  # a tuple was decided while it was emitted
             self._waiting.append(told)
         else:
             self._command(told)
@@ -174,11 +174,11 @@ class ShellSpout(Spout):
         talk.expect_answer()
         clock = self._opened.clock
         until = clock.monotonic() + timeout_seconds
-        while talk.state is State.ANSWERING:
+        while talk.state is TalkState.ANSWERING:
             for message in talk.hear(min(_LOOK_SECONDS, timeout_seconds)):
                 self._take(talk, message)
             talk.check_silence("it did not end its answer with sync")
-            if talk.state is State.ANSWERING and clock.monotonic() >= until:
+            if talk.state is TalkState.ANSWERING and clock.monotonic() >= until:
                 talk.nonsense(
                     f"it went on talking, and did not end its answer with sync for {timeout_seconds:g} s "
                     "(timeout_seconds)"

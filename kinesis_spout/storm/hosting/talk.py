@@ -9,11 +9,11 @@ from typing import Any, Final
 
 from kinesis_spout.model.clock import Clock
 from kinesis_spout.storm.hosting.component_reports import ComponentFailed, ComponentReports
-from kinesis_spout.storm.hosting.pipes import Pipes, PipesHere
+from kinesis_spout.storm.hosting.pipes import ChildPipes, PipesHere
 from kinesis_spout.storm.hosting.processes.child_process import ChildSettings
 from kinesis_spout.storm.hosting.processes.children import ChildKey, Lease, NotYet, OwnChildren
 from kinesis_spout.storm.hosting.processes.hosted_children import HostedChildren
-from kinesis_spout.storm.multilang.conversation import FAILED, Event, State, Table, said
+from kinesis_spout.storm.multilang.conversation import FAILED, Table, TalkEvent, TalkState, said
 from kinesis_spout.storm.multilang.frames import Codec
 from kinesis_spout.storm.multilang.protocol import (
     Ack,
@@ -35,7 +35,7 @@ from kinesis_spout.storm.multilang.protocol import (
 MAX_INVALID: Final = 1_000
 """After more pieces of invalid output in a row the child is taken not to speak multilang."""
 
-_OFTEN: Final[dict[type, Event]] = {Ack: Event.ACK, Emit: Event.EMIT, Fail: Event.FAIL}
+_OFTEN: Final[dict[type, TalkEvent]] = {Ack: TalkEvent.ACK, Emit: TalkEvent.EMIT, Fail: TalkEvent.FAIL}
 _REPORTS: Final = frozenset({Log, Error, Metrics, Pid})
 _NO_ARRAYS: Final = "expected a command; an array (task ids) is what only hosts send"
 _CLOSED_SECONDS: Final = 1.0
@@ -85,11 +85,11 @@ class Talk:
         self._table = table = component.table
         # What changes nothing for one that is ready need not be looked up, message by message.
         self._quiet = frozenset(
-            kind for kind, event in _OFTEN.items() if table[State.READY, event] is State.READY
+            kind for kind, event in _OFTEN.items() if table[TalkState.READY, event] is TalkState.READY
         )
-        self._state = State.STARTING if lease.is_fresh else State.READY
+        self._state = TalkState.STARTING if lease.is_fresh else TalkState.READY
         self._decoder = component.codec.decoder()
-        self.pipes = Pipes(lease.distant or PipesHere(lease.stdin, lease.stdout))
+        self.pipes = ChildPipes(lease.distant or PipesHere(lease.stdin, lease.stdout))
         self._reports = component.reports
         self._clock = component.clock
         self._timeout_seconds = component.timeout_seconds
@@ -104,7 +104,7 @@ class Talk:
         self._reports.pid = lease.pid
 
     @property
-    def state(self) -> State:
+    def state(self) -> TalkState:
         return self._state
 
     def shake_hands(self) -> None:
@@ -116,7 +116,7 @@ class Talk:
         handshake = Handshake(conf=component.conf, context=component.context, pid_dir=self.lease.pid_folder)
         self.pipes.put(self.encode(handshake))
         self.expect_answer()
-        while self._state is State.STARTING:
+        while self._state is TalkState.STARTING:
             self._early = self.hear(self._timeout_seconds)
             self.check_silence("it did not answer the hand-shake")
         component.children.greeted(self.lease)
@@ -128,7 +128,7 @@ class Talk:
     def say(self, message: Message) -> None:
         if self._state in FAILED:
             return
-        self._happened(Event.TASK_IDS_SENT if isinstance(message, TaskIds) else Event.COMMAND_SENT)
+        self._happened(TalkEvent.TASK_IDS_SENT if isinstance(message, TaskIds) else TalkEvent.COMMAND_SENT)
         self.pipes.put(self.encode(message))
 
     @property
@@ -143,7 +143,7 @@ class Talk:
         if self.pipes.is_input_closed:
             self._deaf_at = self._deaf_at or now
             if now - self._deaf_at >= _CLOSED_SECONDS:
-                self._happened(Event.ENDED, "it has closed its input")
+                self._happened(TalkEvent.ENDED, "it has closed its input")
         silent = now - self.heard_at
         if silent >= self._timeout_seconds:
             wrote = (
@@ -152,11 +152,11 @@ class Talk:
                 else ""
             )
             self._happened(
-                Event.TIMED_OUT, f"{what} for {self._timeout_seconds:g} s (timeout_seconds){wrote}"
+                TalkEvent.TIMED_OUT, f"{what} for {self._timeout_seconds:g} s (timeout_seconds){wrote}"
             )
 
     def nonsense(self, what: str) -> None:
-        self._happened(Event.NONSENSE, what)
+        self._happened(TalkEvent.NONSENSE, what)
 
     def hear(self, wait_seconds: float) -> list[Message]:
         """Send what waits, read for this long at most; give the messages about tuples.
@@ -167,14 +167,14 @@ class Talk:
             early, self._early = self._early, []
             return early
         if self._is_over or self._state in FAILED:
-            self._happened(Event.ENDED, "its output has ended")
+            self._happened(TalkEvent.ENDED, "its output has ended")
         data = self.pipes.pull(wait_seconds)
         if data is None:
             self._is_over = True
             rest = self._decoder.rest()
             if rest is not None:
                 self._reports.invalid(rest)
-            self._happened(Event.ENDED, "its output has ended")
+            self._happened(TalkEvent.ENDED, "its output has ended")
         return self._messages(data) if data else []
 
     def _messages(self, data: bytes) -> list[Message]:
@@ -188,7 +188,7 @@ class Talk:
                     continue
                 is_heard = True
                 kind = type(message)
-                if kind not in quiet or self._state is not State.READY:
+                if kind not in quiet or self._state is not TalkState.READY:
                     self._happened(said(message), f"it said what it may not say now: {raw!r:.300}")
                 if kind in _REPORTS:
                     self._reports.take(message)
@@ -227,7 +227,7 @@ class Talk:
                 f"it wrote what may have been an emit, and cannot be read ({invalid.reason}): "
                 f"{invalid.text!r:.300}"
             )
-        self._happened(Event.INVALID_OUTPUT)
+        self._happened(TalkEvent.INVALID_OUTPUT)
         self._reports.invalid(invalid)
         self._last_invalid = invalid.text
         self._invalid_in_a_row += 1
@@ -237,7 +237,7 @@ class Talk:
                 f"{invalid.text!r:.300}"
             )
 
-    def _happened(self, event: Event, what: str = "") -> None:
+    def _happened(self, event: TalkEvent, what: str = "") -> None:
         if self._state not in FAILED:
             self._state = self._table[self._state, event]
             self._what = what

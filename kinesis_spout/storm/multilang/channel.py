@@ -32,16 +32,16 @@ _FLUSH_SECONDS: Final = 0.005
 _INPUT, _OUTPUT, _ERRORS = range(3)
 
 
-class Pipes(NamedTuple):
+class HostPipes(NamedTuple):
     """File descriptors to talk with the host. Child processes do not inherit them."""
 
     read_fd: int
     write_fd: int
 
 
-def take_standard_pipes() -> Pipes:
+def take_standard_pipes() -> HostPipes:
     """Call it once. Text that waits in Python's buffer goes to standard error."""
-    pipes = Pipes(os.dup(_INPUT), os.dup(_OUTPUT))
+    pipes = HostPipes(os.dup(_INPUT), os.dup(_OUTPUT))
     empty_input(_INPUT)
     os.dup2(_ERRORS, _OUTPUT)
     sys.stdout.flush()
@@ -66,7 +66,7 @@ class Channel:
     when no more work waits, and otherwise every few milliseconds.
     """
 
-    def __init__(self, codec: Codec, pipes: Pipes) -> None:
+    def __init__(self, codec: Codec, pipes: HostPipes) -> None:
         self.component = ""
         """The name of the component, for errors; known after the hand-shake."""
         self._codec = codec

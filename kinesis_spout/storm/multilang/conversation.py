@@ -21,7 +21,7 @@ from kinesis_spout.storm.multilang import protocol
 from kinesis_spout.storm.multilang.protocol import Message
 
 
-class State(Enum):
+class TalkState(Enum):
     STARTING = auto()
     """The hand-shake was sent, or will be. Its answer is due."""
     READY = auto()
@@ -33,7 +33,7 @@ class State(Enum):
     BROKEN = auto()
 
 
-class Event(Enum):
+class TalkEvent(Enum):
     # The host does
     COMMAND_SENT = auto()
     """A tuple, a tick or a heart-beat to a bolt; next, ack, fail, activate or deactivate to a spout."""
@@ -53,12 +53,12 @@ class Event(Enum):
     ENDED = auto()
 
 
-FAILED: Final = frozenset({State.DIED, State.HUNG, State.BROKEN})
+FAILED: Final = frozenset({TalkState.DIED, TalkState.HUNG, TalkState.BROKEN})
 """Final states: the component is started again, and what it had been given fails."""
 
-Table = dict[tuple[State, Event], State]
+Table = dict[tuple[TalkState, TalkEvent], TalkState]
 
-_S, _E = State, Event
+_S, _E = TalkState, TalkEvent
 
 
 def _table(own: Table) -> Table:
@@ -91,7 +91,7 @@ SPOUT: Final = _table(
 """Total, as ``BOLT``. A spout can emit, log and sync before it is asked (some have threads): an unexpected
 sync means nothing, and an emit counts. It has nothing to ack or fail."""
 
-_EVENTS: Final[dict[type, Event]] = {
+_EVENTS: Final[dict[type, TalkEvent]] = {
     protocol.Pid: _E.PID,
     protocol.Emit: _E.EMIT,
     protocol.Ack: _E.ACK,
@@ -103,6 +103,6 @@ _EVENTS: Final[dict[type, Event]] = {
 }
 
 
-def said(message: Message) -> Event:
+def said(message: Message) -> TalkEvent:
     """The event of a component's message. What only hosts send is NONSENSE."""
     return _EVENTS.get(type(message), _E.NONSENSE)

@@ -45,7 +45,8 @@ class TupleBlock:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AckBlock:
-    acker: int
+    """What one task has done to trees, for the acker that has these."""
+
     roots: bytes = field(repr=False)
     values: bytes = field(repr=False)
     """What it did to each, XORed."""
@@ -54,16 +55,12 @@ class AckBlock:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class OpenTrees:
-    acker: int
+class RecordBlock:
+    """The records of one slice whose trees were open after the first stage, for the case that they fail."""
+
     batch: int
-    """Of which slice of the micro-batch the tuples are."""
-    roots: bytes = field(repr=False)
-    """For an acker."""
-    numbers: bytes = field(repr=False)
-    """Which tuple of that slice each is, as words."""
-    tuples: bytes = field(default=b"", repr=False)
-    """What they were made of, for the case that they fail."""
+    """Which slice of the micro-batch it is."""
+    records: bytes = field(repr=False)
 
 
 class ForDriver:
@@ -71,15 +68,16 @@ class ForDriver:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TreeReport(ForDriver):
-    """What one task knows of trees that are not complete, and of those that it changed state for."""
+class StageReport(ForDriver):
+    """What one task of a stage, or an acker, has found: counts, and which trees are not complete."""
 
-    ends: Mapping[int, TreeEnd]
+    ends: Mapping[int, TreeEnd] = field(default_factory=dict)
     """By root."""
     touched: bytes = field(default=b"", repr=False)
-    """Roots, as words."""
+    """The roots that have changed state, as words."""
     has_groups: bool = False
     """Whether it has sent a ``GroupBlock``, too."""
+    counts: Mapping[str, ComponentCounts] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,24 +108,7 @@ class GroupBlock(ForDriver):
         return dict(zip(heads[:, 0].tolist(), members, strict=True))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CountsBlock(ForDriver):
-    counts: Mapping[str, ComponentCounts]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ChangesDoNotCount(ForDriver):
-    """What the job has changed of the state must not count: see ``groups``."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FailedResults(ForDriver):
-    """The results whose trees failed: see ``storm.state.result``."""
-
-    roots: frozenset[int]
-
-
-Block = TupleBlock | AckBlock | OpenTrees | ForDriver
+Block = TupleBlock | AckBlock | RecordBlock | ForDriver
 Keyed = tuple[int, Block]
 """What travels, with the partition that it is for, before that is taken modulo the partitions of the exchange."""
 
@@ -203,7 +184,7 @@ class Parcel:
         self.roots[:] = array("Q", compress(self.roots, fit))
 
 
-class Outbox:
+class StageOutbox:
     """What leaves one stage of one partition: parcels that are being filled, and blocks that are ready. Mutable.
 
     ``partitions`` are those after the exchange; a task lives in its index modulo that.

@@ -14,10 +14,10 @@ from kinesis_spout.storm.components.given import TaskContext
 from kinesis_spout.storm.components.tuples import TICK, Source, Tuple, TupleState
 from kinesis_spout.storm.graph.grouping import Send
 from kinesis_spout.storm.running.blocks import TupleBlock
-from kinesis_spout.storm.running.clocks import Ticks
-from kinesis_spout.storm.running.collecting import Collector, SendAll
+from kinesis_spout.storm.running.clocks import BatchTicks
+from kinesis_spout.storm.running.collecting import SendAll, TaskCollector
 from kinesis_spout.storm.running.combining import Combining
-from kinesis_spout.storm.running.results import Results
+from kinesis_spout.storm.running.results import TaskResults
 from kinesis_spout.storm.running.trees import Trees
 from kinesis_spout.storm.state.key_values import PartitionState
 
@@ -41,10 +41,10 @@ class BoltTask:
         *,
         context: TaskContext,
         conf: dict[str, Any],
-        collector: Collector,
+        collector: TaskCollector,
         trees: Trees,
         tells_touched: bool = False,
-        results: Results | None = None,
+        results: TaskResults | None = None,
     ) -> None:
         self.context = context
         self.collector = collector
@@ -58,7 +58,6 @@ class BoltTask:
         self._last_tick = 0
         self._ticked_in: str | None = None
         self._state: PartitionState | None = None
-        """Its state, whose changes are reported by root; None where it has none, or they are not reported."""
         self._tells_touched = tells_touched
         self.results = results
         self._came: list[TupleBlock] = []
@@ -83,28 +82,31 @@ class BoltTask:
         assert isinstance(self._bolt, StatefulBolt)
         assert self.results is not None
         self._came.clear()
-        self._state = state if self._tells_touched else None
+        self._state = state
         self.results.give_state(state)
         self._bolt.init_state(state)
 
-    def come(self, block: TupleBlock) -> None:
-        if self._state is not None:
+    def receive(self, block: TupleBlock) -> None:
+        """Execute the tuples of a block; all at once if the bolt takes them so, which costs less."""
+        if self._batching is not None:
+            self.receive_all(block, self._batching)
+            return
+        if self._tells_touched and self._state is not None:
             self._came.append(block)
+        send, ends, drop_last = self.sender(block.source), self._trees.ends, self.collector.drop_last
+        for values, root, others in block.tuples():
+            send(values, root, others)
+            if ends and root in ends:
+                drop_last(root)
 
-    def take(self, block: TupleBlock) -> bool:
-        """Take a whole block, which costs less than its tuples one by one; False if the bolt wants those.
-
-        They are not counted as held: nobody asks before the end of the stage, when they are acked or failed.
-        """
-        if self._batching is None:
-            return False
+    def receive_all(self, block: TupleBlock, bolt: BatchBolt) -> None:
+        """Tuples are not counted as held: nobody asks before the stage ends, when they are acked or failed."""
         counts, source, began = self._counts, block.source, perf_counter()
         tuples = [Tuple(values, source, root, others) for values, root, others in block.tuples()]
         counts.executed += len(tuples)
-        self._batching.execute_all(tuples)
+        bolt.execute_all(tuples)
         counts.sampled += len(tuples)
         counts.sampled_seconds += perf_counter() - began
-        return True
 
     def sender(self, source: Source) -> Send:
         if self._combining is not None:
@@ -127,66 +129,51 @@ class BoltTask:
             if root and not tup.state:
                 hold(tup)
 
-        if self._state is not None:
-            return self._touching(send, self._state)
-        return send if self.results is None else self._emitting_results(send, self.results)
-
-    def _emitting_results(self, send: Send, results: Results) -> Send:
-        collector = self.collector
-
-        def send_and_emit(values: Sequence[Any], root: int, others: tuple[int, ...] | None) -> None:
-            send(values, root, others)
-            if collector.gathered:
-                results.emit()
-
-        return send_and_emit
+        return send if self.results is None else self._with_state(send, self.results)
 
     def sender_of_all(self, source: Source) -> SendAll | None:
         """Take several tuples of the same trees in one call; None if that saves nothing."""
         return None if self._combining is None else self._combining.senders(source)[1]
 
-    def _touching(self, send: Send, state: PartitionState) -> Send:
+    def _with_state(self, send: Send, results: TaskResults) -> Send:
         """Report which roots change the state. Undo at once what a tuple that failed at once has changed.
 
-        A careful run does that itself, for whole trees.
+        A careful run does that itself, for whole trees. What a tuple leaves to emit is emitted behind it.
         """
-        log, spans, ends, touch = state.log, state.spans, self._trees.ends, self._trees.touched.add
-        collector, results, is_careful = self.collector, self.results, state.kept is not None
-        assert results is not None, "it has state"
+        collector, ends, touched = self.collector, self._trees.ends, self._trees.touched
+        tells = self._tells_touched
 
         def send_and_tell(values: Sequence[Any], root: int, others: tuple[int, ...] | None) -> None:
-            if ends and others is None and root in ends:
+            state = self._state
+            assert state is not None, "it was given"
+            if tells and ends and others is None and root in ends:
                 return  # Its tree has failed: what it did here would have to be undone.
+            log = state.log
             before = len(log)
             send(values, root, others)
-            if len(log) == before:
-                return
-            if is_careful:
-                touch(root)
-                if others:
-                    self._trees.touched.update(others)
-            elif ends or others:
-                self._tell_touched((root, *others) if others else (root,), state)
-            else:
-                touch(root)
+            if tells and len(log) > before:
+                if others or (ends and state.kept is None):
+                    self._tell_touched((root, *(others or ())), state)
+                else:
+                    touched.add(root)
             if collector.gathered:
                 results.emit()
-            if is_careful:
-                spans.append((before, len(log), (root, *others) if others else (root,)))
-            else:
+            if state.kept is None:
                 log.clear()
+            elif len(log) > before:
+                state.spans.append((before, len(log), (root, *others) if others else (root,)))
 
         return send_and_tell
 
     def _tell_touched(self, roots: Collection[int], state: PartitionState) -> None:
         ends = self._trees.ends
-        if ends and all(root in ends for root in roots) and state.can_undo():
+        if ends and state.kept is None and all(root in ends for root in roots) and state.can_undo():
             state.undo()
             self.collector.gathered.clear()
         else:
             self._trees.touched.update(roots)
 
-    def tick(self, ticks: Ticks) -> None:
+    def tick(self, ticks: BatchTicks) -> None:
         """Give the bolt a tick, if one is due (see ``clocks``). What it raises then fails no tuple."""
         component = self.context.component
         number = ticks.numbers.get(component, 0)
@@ -225,7 +212,8 @@ class BoltTask:
 
     def release(self) -> None:
         """Flush the bolt. What it still holds then fails only if ``flush`` raised."""
-        before = 0 if self._state is None else len(self._state.log)
+        state = self._state if self._tells_touched else None
+        before = 0 if state is None else len(state.log)
         try:
             if self._combining is not None:
                 self._combining.flush()
@@ -239,7 +227,7 @@ class BoltTask:
                 if not tup.state:
                     self.collector.fail(tup, error)
         self._held[:] = [tup for tup in self._held if not tup.state]
-        if self._state is not None and len(self._state.log) > before:
+        if state is not None and len(state.log) > before:
             # Any tuple that came could have left in the bolt's memory what was put now.
             for block in self._came:
                 self._trees.touched.update(array("Q", block.roots))
@@ -262,7 +250,7 @@ class BoltTask:
     def _hold(self, tup: Tuple) -> None:
         tup.is_held = True
         self._trees.count(tup.roots, 1)
-        if self._state is not None:
+        if self._state is not None and self._tells_touched:
             # The bolt can put something for it while another one is executed.
             self._trees.touched.update(tup.roots)
         held = self._held
@@ -285,7 +273,7 @@ class BoltTask:
             )
 
 
-_CALLING: Final = (BoltTask.take, BoltTask.tick, BoltTask.release, Results.of)
+_CALLING: Final = (BoltTask.receive_all, BoltTask.tick, BoltTask.release, TaskResults.of)
 CALLS: Final = frozenset(
     code
     for code in (*(each.__code__ for each in _CALLING), *BoltTask.sender.__code__.co_consts)

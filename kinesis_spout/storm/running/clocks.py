@@ -6,7 +6,7 @@ as the machine's monotonic clock does, which nothing can set. Where the wall clo
 set, processing time follows slowly: twice as fast as time while it is behind, half as fast while it is ahead.
 So one look at a wrong wall clock does no harm, and a clock that was wrong is right in the end.
 
-**Ticks.** The starter of micro-batches numbers the ticks of each component. A micro-batch carries the newest
+**BatchTicks.** The starter of micro-batches numbers the ticks of each component. A micro-batch carries the newest
 numbers to all its tasks, the same ones however often it is run. A task ticks at its end if the number is new
 to it, or was new in an earlier run of that very micro-batch: what the tick did to state then is undone.
 
@@ -80,7 +80,7 @@ class ProcessingClock:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Ticks:
+class BatchTicks:
     batch: str = ""
     """Tells the micro-batch from others; its runs have it in common."""
     numbers: Mapping[str, int] = field(default_factory=dict)
@@ -92,7 +92,7 @@ class Ticks:
     """In processing time: everything that was put before then is in this micro-batch, or was in one before."""
 
 
-NO_TICKS = Ticks()
+NO_TICKS = BatchTicks()
 
 
 class TickClock:
@@ -139,11 +139,11 @@ class TickClock:
         self._numbers = self._numbers | {component: self._numbers.get(component, 0) + 1 for component in due}
         self._new |= set(due)
 
-    def ticks(self, batch: str) -> Ticks:
+    def ticks(self, batch: str) -> BatchTicks:
         """The ticks of a micro-batch that begins now. Any thread can call it."""
         new, self._new = self._new, frozenset()
         time_now = self.clock.now()
-        return Ticks(batch=batch, numbers=self._numbers, new=new, time=time_now, read_to=self._read_to)
+        return BatchTicks(batch=batch, numbers=self._numbers, new=new, time=time_now, read_to=self._read_to)
 
-    def did_not_count(self, ticks: Ticks) -> None:
+    def did_not_count(self, ticks: BatchTicks) -> None:
         self._new |= ticks.new

@@ -37,7 +37,7 @@ SendAll = Callable[[Sequence[Sequence[Any]], int, tuple[int, ...] | None], None]
 """Takes several tuples to one task, by the values of each; see ``Send``."""
 
 
-class Gathered(NamedTuple):
+class Emission(NamedTuple):
     """A tuple that is to be emitted as a result."""
 
     stream: str
@@ -137,7 +137,7 @@ class ReportedErrors:
             )
 
 
-class Collector:
+class TaskCollector:
     """What one task emits, acks and fails with: an ``OutputCollector``. Emits spouts' tuples, too. Mutable.
 
     Exceptions in ``ends_run`` end the stage's run instead of failing their tuple.
@@ -154,7 +154,7 @@ class Collector:
         """Of a bolt with state."""
         self.emits_results = False
         """Whether what is emitted without an anchor, or with a tick as its anchor, is gathered."""
-        self.gathered: list[Gathered] = []
+        self.gathered: list[Emission] = []
         self.ended_in_tick: list[int] | None = None
         """The roots of held tuples that were acked in the tick at hand; None while there is none."""
         self.counts = ComponentCounts()
@@ -188,7 +188,7 @@ class Collector:
         ]
         opened = self._open(anchors)
         if self.emits_results and not any(each.root for each in opened):
-            self.gathered += [Gathered(stream, each, None, output.targets(each)) for each in many]
+            self.gathered += [Emission(stream, each, None, output.targets(each)) for each in many]
             return
         root, others = (opened[0].root, opened[0].others) if len(opened) == 1 else _trees_of(opened)
         output.send_all(many, root, others)
@@ -211,7 +211,7 @@ class Collector:
         many = self._open(anchors)
         values = values if isinstance(values, tuple) else list(values)
         targets = output.targets(values)
-        self._emit(Gathered(stream, values, None, targets), many)
+        self._emit(Emission(stream, values, None, targets), many)
         return [task for task, _ in targets]
 
     def emit_direct(
@@ -224,9 +224,9 @@ class Collector:
         output = self._checked(values, stream, direct=True)
         many = self._open(anchors)
         copied = values if isinstance(values, tuple) else list(values)
-        self._emit(Gathered(stream, copied, task, [(task, self._to(task, output, stream))]), many)
+        self._emit(Emission(stream, copied, task, [(task, self._to(task, output, stream))]), many)
 
-    def _emit(self, chosen: Gathered, anchors: Sequence[Tuple]) -> None:
+    def _emit(self, chosen: Emission, anchors: Sequence[Tuple]) -> None:
         root, others = _trees_of(anchors)
         if self.emits_results and not root:
             self.gathered.append(chosen)
@@ -235,12 +235,12 @@ class Collector:
         for _, send in chosen.targets:
             send(chosen.values, root, others)
 
-    def chosen(self, stream: str, values: Sequence[Any], task: int | None) -> Gathered:
+    def chosen(self, stream: str, values: Sequence[Any], task: int | None) -> Emission:
         """Choose the tasks of a tuple that was kept. Raises if the topology has no place for it any more."""
         output = self._checked(values, stream, direct=task is not None)
         if task is None:
-            return Gathered(stream, values, None, output.targets(values))
-        return Gathered(stream, values, task, [(task, self._to(task, output, stream))])
+            return Emission(stream, values, None, output.targets(values))
+        return Emission(stream, values, task, [(task, self._to(task, output, stream))])
 
     def _to(self, task: int, output: Output, stream: str) -> Send:
         send = output.tasks.get(task)
@@ -317,6 +317,12 @@ class Collector:
 
     def is_overdue(self, tup: Tuple) -> bool:
         return self._trees.is_overdue(tup.roots)
+
+    def raised(self, root: int, error: BaseException) -> None:
+        """Take in what a grouping has raised for a spout's tuple, which no task has got."""
+        self.report_error(error)
+        if root:
+            self._end((root,), TreeEnd(component=self._component, failure=failure_of(error)))
 
     def refused(self, roots: Collection[int], reason: str) -> None:
         """Fail the trees of tuples, even acked ones: their results cannot travel, or were undone.

@@ -14,7 +14,7 @@ from kinesis_spout.model.handler import failure_of
 from kinesis_spout.storm.components.bolt import CombinerBolt
 from kinesis_spout.storm.components.tuples import Source, Tuple
 from kinesis_spout.storm.graph.grouping import Send
-from kinesis_spout.storm.running.collecting import Collector, SendAll
+from kinesis_spout.storm.running.collecting import SendAll, TaskCollector
 from kinesis_spout.storm.running.trees import Trees
 
 _GATHERED: Final = 5_000
@@ -28,7 +28,7 @@ class Combining:
     ``raised`` is called when a tuple cannot be combined, with the error.
     """
 
-    def __init__(self, bolt: CombinerBolt, collector: Collector, trees: Trees, raised: Raised) -> None:
+    def __init__(self, bolt: CombinerBolt, collector: TaskCollector, trees: Trees, raised: Raised) -> None:
         self._bolt = bolt
         self._collector = collector
         self._trees = trees

@@ -28,7 +28,7 @@ _MAX_BYTES: Final = 2_000
 
 
 @dataclass(slots=True, kw_only=True)
-class Metric:
+class ComponentMetric:
     """What was reported under one name. Mutable; several add up."""
 
     count: int = 0
@@ -104,7 +104,7 @@ class ComponentCounts:
     completing_seconds: float = 0.0
     """What these took together, each until its tree was done."""
     last_error: str = ""
-    metrics: dict[str, Metric] = field(default_factory=dict)
+    metrics: dict[str, ComponentMetric] = field(default_factory=dict)
 
     @classmethod
     def of_trees(cls, count: int, *, unfinished: int, timed_out: int, seconds: float) -> Self:
@@ -131,7 +131,7 @@ class ComponentCounts:
             sampled=int(latency_ms > 0),
             sampled_seconds=latency_ms / 1000,
             last_error=told.get("lastError", ""),
-            metrics={name: Metric(**metric) for name, metric in told.get("metrics", {}).items()},
+            metrics={name: ComponentMetric(**metric) for name, metric in told.get("metrics", {}).items()},
         )
 
     def add(self, other: Self) -> None:
@@ -140,14 +140,14 @@ class ComponentCounts:
                 setattr(self, each.name, getattr(self, each.name) + getattr(other, each.name))
         self.last_error = other.last_error or self.last_error
         for name, metric in other.metrics.items():
-            self.metrics.setdefault(name, Metric()).add(metric)
+            self.metrics.setdefault(name, ComponentMetric()).add(metric)
 
     def with_times_of(self, other: Self) -> Self:
         metrics = {name: replace(metric) for name, metric in self.metrics.items()}
         return replace(self, metrics=metrics, **{name: getattr(other, name) for name in _TIMES})
 
     def report(self, name: str, value: Any) -> None:
-        self.metrics.setdefault(name, Metric()).report(value)
+        self.metrics.setdefault(name, ComponentMetric()).report(value)
 
     def take(self) -> Self:
         """Give a copy and reset; counting in this object continues."""

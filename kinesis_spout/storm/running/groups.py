@@ -16,7 +16,7 @@ kept, groups are twice as large. So there is progress at any rate of failure.
 A bolt can hold a tuple over its flush, because it waits for another one. A group then goes on until nothing is
 held, and is kept or taken back as one: it runs again without all that failed.
 
-Results (see ``storm.state.result``) are roots, too, of groups after the one that they came from.
+Results (see ``storm.running.results``) are roots, too, of groups after the one that they came from.
 """
 
 from collections import deque
@@ -27,7 +27,7 @@ from typing import Any, Final, NamedTuple, TypeVar
 from kinesis_spout.model.handler import failure_of
 from kinesis_spout.storm.multilang.protocol import DEFAULT_STREAM
 from kinesis_spout.storm.running.bolt_task import BoltTask
-from kinesis_spout.storm.running.collecting import Collector
+from kinesis_spout.storm.running.collecting import TaskCollector
 from kinesis_spout.storm.running.results import QueuedResult
 from kinesis_spout.storm.running.trees import Trees
 from kinesis_spout.storm.state.key_values import PartitionState, UnfitValue
@@ -91,7 +91,7 @@ class Groups:
 
     def __init__(
         self,
-        spout: Collector,
+        spout: TaskCollector,
         trees: Trees,
         tasks: Callable[[], Iterator[BoltTask]],
         record: Callable[[str, str, Sequence[Any]], None] | None,
@@ -136,7 +136,7 @@ class Groups:
         return bool(self._group)
 
     def emit_root(self, values: Sequence[Any], root: int, stream: str = DEFAULT_STREAM) -> bool:
-        """As ``Collector.emit_root``; the tree is open also while its group is."""
+        """As ``TaskCollector.emit_root``; the tree is open also while its group is."""
         error = self._execute(_Root(root, partial(self._spout.emit_root, values, root, stream)))
         if self._is_full:
             self._run(self._ended())
@@ -167,7 +167,7 @@ class Groups:
             self._run(again)
         return again is None
 
-    def fail(self, collector: Collector, reason: str) -> None:
+    def fail(self, collector: TaskCollector, reason: str) -> None:
         collector.refused({each.root for each in self._group}, reason)
         self._trees.touched.update(each.root for each in self._group)
 

@@ -1,8 +1,17 @@
-"""Emits the results of a task with state (see ``storm.state.result``), and undoes a tick that raises.
+"""Emits the results of a task with state, and undoes a tick that raises.
+
+A window, and a tick of a bolt with state, handle tuples that were acked before: if what they emit fails, no
+record is delivered again for it. So each such tuple, a *result*, is the root of a tree of its own, and is kept
+in the state until that tree is complete. It is stored in the transaction of the change that it came with. If its
+tree fails, it is emitted again, after a rest that grows.
 
 What a bolt emits in a tick, or for a window, is gathered until its call returns. If that raises, nothing was
 emitted. Otherwise each tuple is a root. One whose tree completes before its ``emit`` has returned needs no
 more; any other is put into the state.
+
+A result is *sent* while it is not known how its tree ended: in a job the driver decides that, after the part of
+the state was written. The manifest names the sent results that failed; the next micro-batch that opens the part
+learns from it which ones to forget and which ones to emit again.
 """
 
 from collections.abc import Callable
@@ -10,10 +19,9 @@ from functools import partial
 from typing import Final, NamedTuple, Protocol
 
 from kinesis_spout.storm.components.bolt import FailedException
-from kinesis_spout.storm.running.collecting import Collector, Gathered
+from kinesis_spout.storm.running.collecting import Emission, TaskCollector
 from kinesis_spout.storm.running.trees import Trees, new_result_root
-from kinesis_spout.storm.state.key_values import PartitionState, UnfitValue
-from kinesis_spout.storm.state.result import Result, ResultKey
+from kinesis_spout.storm.state.key_values import PartitionState, Result, ResultKey, UnfitValue
 
 MOST_WAITING: Final = 10_000
 """Of the results of a bolt, over all its tasks. While more have failed, its windows stay open: then their records
@@ -33,7 +41,7 @@ class QueuedResult(NamedTuple):
     """Called when its group ends, with whether its tree failed."""
 
 
-class Group(Protocol):
+class OpenGroup(Protocol):
     """The group of roots that a careful run has at hand: see ``groups``."""
 
     @property
@@ -43,12 +51,12 @@ class Group(Protocol):
         """Take a result, to run it as a root."""
         ...
 
-    def fail(self, collector: Collector, reason: str) -> None:
+    def fail(self, collector: TaskCollector, reason: str) -> None:
         """Fail all roots of the group, so that all of it is taken back."""
         ...
 
 
-class Results:
+class TaskResults:
     """Those of one task. Mutable.
 
     ``group``: of a careful run, which runs results as roots; None: they are emitted at once.
@@ -56,12 +64,12 @@ class Results:
 
     def __init__(
         self,
-        collector: Collector,
+        collector: TaskCollector,
         trees: Trees,
         *,
         time: Callable[[], float],
         parallelism: int,
-        group: Group | None = None,
+        group: OpenGroup | None = None,
     ) -> None:
         self._collector = collector
         self._trees = trees
@@ -156,7 +164,7 @@ class Results:
             else:
                 self._emit(key, result, chosen)
 
-    def _emit(self, key: ResultKey, result: Result, chosen: Gathered) -> None:
+    def _emit(self, key: ResultKey, result: Result, chosen: Emission) -> None:
         state, trees, root = self._state, self._trees, key.root
         assert state is not None, "it was given"
 

@@ -22,20 +22,20 @@ from kinesis_spout.storm.graph.grouping import Choose, Send, Target, chooser
 from kinesis_spout.storm.graph.plan import Route, context_of, source_of
 from kinesis_spout.storm.running.blocks import (
     FULL_BLOCK,
-    CountsBlock,
     GroupBlock,
     Keyed,
-    Outbox,
     Parcel,
+    StageOutbox,
+    StageReport,
     TupleBlock,
 )
 from kinesis_spout.storm.running.bolt_task import BoltTask
-from kinesis_spout.storm.running.clocks import NO_TICKS, Ticks
-from kinesis_spout.storm.running.collecting import Collector, Output, SendAll
+from kinesis_spout.storm.running.clocks import NO_TICKS, BatchTicks
+from kinesis_spout.storm.running.collecting import Output, SendAll, TaskCollector
 from kinesis_spout.storm.running.counts import ComponentCounts
 from kinesis_spout.storm.running.groups import Groups
 from kinesis_spout.storm.running.program import Program
-from kinesis_spout.storm.running.results import Results
+from kinesis_spout.storm.running.results import TaskResults
 from kinesis_spout.storm.running.trees import Trees
 from kinesis_spout.storm.state.key_values import PartitionState
 
@@ -53,7 +53,7 @@ class StageRun:
     """One stage, in one partition. Mutable.
 
     ``partition`` decides which task a bolt is here if any will do. ``record``, if given, is called with all
-    that is emitted: component, stream, values. ``ends_run``: see ``Collector``.
+    that is emitted: component, stream, values. ``ends_run``: see ``TaskCollector``.
     """
 
     def __init__(
@@ -75,15 +75,14 @@ class StageRun:
         self.trees = Trees(clock, program.timeout_seconds)
         if program.is_tracked and not program.ackers and stage < self._plan.exchanges:
             self.trees.groups = {}
-        self.outbox = Outbox(program.partitions)
+        self.outbox = StageOutbox(program.partitions)
         self._tasks: dict[tuple[str, int], BoltTask] = {}
         self._ticks = NO_TICKS
-        self.spout = Collector(self._plan.spout, self.trees, ends_run)
+        self.spout = TaskCollector(self._plan.spout, self.trees, ends_run)
         """The spout's output; wired in stage 0 only."""
         self.emit_root: EmitRoot = self.spout.emit_root
         self._groups: Groups | None = None
         self._record = record
-        self._batches = 0
         if program.is_careful:
             self._groups = Groups(self.spout, self.trees, self._in_order, record)
             self.emit_root = self._groups.emit_root
@@ -97,11 +96,10 @@ class StageRun:
 
     # A micro-batch
 
-    def begin(self, states: OpenState | None = None, ticks: Ticks = NO_TICKS) -> None:
+    def begin(self, states: OpenState | None = None, ticks: BatchTicks = NO_TICKS) -> None:
         """Begin a micro-batch. ``states`` gives each task with state its own; ``ticks`` come at the end."""
         self.trees.begin()
         self._ticks = ticks
-        self._batches += 1
         self.outbox.clear()
         given: list[tuple[BoltTask, PartitionState]] = []
         for name in self._plan.stages[self.stage]:
@@ -114,19 +112,12 @@ class StageRun:
             self._groups.begin(given)
 
     def receive(self, block: TupleBlock) -> None:
-        task, trees = self._task(block.component, block.index), self.trees
-        trees.tell(block)
-        if task.take(block):
-            return
-        task.come(block)
-        send, ends = task.sender(block.source), trees.ends
-        for values, root, others in block.tuples():
-            send(values, root, others)
-            if ends and root in ends:
-                self.outbox.drop_last(root)
+        if self.program.ackers:
+            self.trees.tell(block)
+        self._task(block.component, block.index).receive(block)
 
     def run(
-        self, blocks: Iterable[Keyed], states: OpenState | None = None, ticks: Ticks = NO_TICKS
+        self, blocks: Iterable[Keyed], states: OpenState | None = None, ticks: BatchTicks = NO_TICKS
     ) -> Iterator[Keyed]:
         self.begin(states, ticks)
         for partition, block in blocks:
@@ -184,14 +175,15 @@ class StageRun:
 
     def _close(self) -> None:
         self.outbox.close()
+        counts = self._taken_counts()
         if self.program.ackers and self._plan.exchanges:
-            for block in self.trees.ack_blocks(self.program.ackers):
-                self.outbox.add(block.acker, block)
-        elif self._plan.exchanges and (report := self.trees.report()):
-            self.outbox.add(0, report)
-            if self.trees.groups:
-                self.outbox.add(~self._partition, GroupBlock.of(self.trees.groups))
-        self.outbox.add(0, CountsBlock(counts=self._taken_counts()))
+            for acker, block in self.trees.ack_blocks(self.program.ackers):
+                self.outbox.add(acker, block)
+            self.outbox.add(0, StageReport(counts=counts))
+            return
+        self.outbox.add(0, self.trees.report(counts))
+        if self.trees.groups:
+            self.outbox.add(~self._partition, GroupBlock.of(self.trees.groups))
 
     def _own(self, component: str) -> range:
         return range(self._partition, self._graph[component].parallelism, self.program.partitions)
@@ -221,7 +213,8 @@ class StageRun:
         task = self._tasks.get((component, index))
         if task is None:
             program = self.program
-            collector = Collector(component, self.trees, self._ends_run)
+            collector = TaskCollector(component, self.trees, self._ends_run)
+            collector.drop_last = self.outbox.drop_last
             self._wire(collector, component, index)
             context = context_of(
                 self._graph,
@@ -233,7 +226,7 @@ class StageRun:
             )
             results = None
             if self._graph[component].is_stateful:
-                results = Results(
+                results = TaskResults(
                     collector,
                     self.trees,
                     time=lambda: self._ticks.time,
@@ -257,7 +250,7 @@ class StageRun:
         assert self._groups is not None, "it notes for groups"
         self._groups.noted.append((component, stream, values))
 
-    def _wire(self, collector: Collector, component: str, index: int) -> None:
+    def _wire(self, collector: TaskCollector, component: str, index: int) -> None:
         for name, stream in self._graph[component].streams.items():
             source = source_of(self._graph, component, name, index)
             to_all: list[Target] = []
@@ -286,7 +279,7 @@ class StageRun:
                 send_all=send_all,
             )
 
-    def _targets(self, route: Route, source: Source, collector: Collector) -> list[Target]:
+    def _targets(self, route: Route, source: Source, collector: TaskCollector) -> list[Target]:
         tasks = self._graph.tasks[route.target]
         if route.fused:
             task = self._task_at_hand(route.target)
@@ -296,7 +289,7 @@ class StageRun:
     def _task_at_hand(self, component: str) -> BoltTask:
         return self._task(component, self._partition % len(self._graph.tasks[component]))
 
-    def _way(self, component: str, index: int, source: Source, collector: Collector) -> Send:
+    def _way(self, component: str, index: int, source: Source, collector: TaskCollector) -> Send:
         if self.program.is_careful:
             return self._direct_way(component, index, source)
         outbox, trees = self.outbox, self.trees
@@ -320,12 +313,11 @@ class StageRun:
 
     def _direct_way(self, component: str, index: int, source: Source) -> Send:
         send: Send | None = None
-        made_in = 0
 
         def send_to_task(values: Sequence[Any], root: int, others: tuple[int, ...] | None) -> None:
-            nonlocal send, made_in
-            if send is None or made_in != self._batches:
-                send, made_in = self._task(component, index).sender(source), self._batches
+            nonlocal send
+            if send is None:
+                send = self._task(component, index).sender(source)
             send(values, root, others)
 
         return send_to_task

@@ -17,8 +17,8 @@ in the block. The XOR would also reveal a tuple that left and never came.
 """
 
 from array import array
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from random import getrandbits
 from typing import Final, NamedTuple
 
@@ -29,13 +29,11 @@ from kinesis_spout.storm.running.acking import Acker, TreeEnd, Words, note_end
 from kinesis_spout.storm.running.blocks import (
     AckBlock,
     Block,
-    ChangesDoNotCount,
-    FailedResults,
     GroupBlock,
-    OpenTrees,
-    TreeReport,
+    StageReport,
     TupleBlock,
 )
+from kinesis_spout.storm.running.counts import ComponentCounts
 
 NOBODY_SAID: Final = TreeEnd.after_time_out(
     Failure(error_text="its tree was not complete by the end of the micro-batch")
@@ -72,11 +70,6 @@ def new_root() -> int:
 
 def new_result_root() -> int:
     return _RESULTS | getrandbits(62)
-
-
-def results_in(roots: Iterable[int]) -> frozenset[int]:
-    """Those of these roots that are results."""
-    return frozenset(root for root in roots if root >= _RESULTS)
 
 
 class Trees:
@@ -169,15 +162,17 @@ class Trees:
         told.tell_all(array("Q", self.opened), array("Q", (new_root() for _ in self.opened)))
         return told.words()
 
-    def report(self) -> TreeReport | None:
-        """Report the trees that are open here, and those that have changed state; None if there is nothing."""
-        if not (self.opened or self.touched or self.groups):
-            return None
-        ends = {root: self.ends.get(root, NOBODY_SAID) for root in self.opened}
-        touched = array("Q", self.touched).tobytes()
-        return TreeReport(ends=ends, touched=touched, has_groups=bool(self.groups))
+    def report(self, counts: Mapping[str, ComponentCounts]) -> StageReport:
+        """Report the trees that are open here, and those that have changed state."""
+        return StageReport(
+            ends={root: self.ends.get(root, NOBODY_SAID) for root in self.opened},
+            touched=array("Q", self.touched).tobytes(),
+            has_groups=bool(self.groups),
+            counts=counts,
+        )
 
-    def ack_blocks(self, ackers: int) -> Iterator[AckBlock]:
+    def ack_blocks(self, ackers: int) -> Iterator[tuple[int, AckBlock]]:
+        """Give each acker what it needs to know."""
         roots, values = self.take()
         of_acker = (roots >> np.uint64(_PLACE_BITS)) % np.uint64(ackers)
         for acker in range(ackers):
@@ -185,48 +180,34 @@ class Trees:
             ends = {root: end for root, end in self.ends.items() if acker_of(root, ackers) == acker}
             touched = array("Q", (root for root in self.touched if acker_of(root, ackers) == acker))
             if ends or touched or here.any():
-                yield AckBlock(
-                    acker=acker,
-                    roots=roots[here].tobytes(),
-                    values=values[here].tobytes(),
-                    ends=ends,
-                    touched=touched.tobytes(),
+                yield (
+                    acker,
+                    AckBlock(
+                        roots=roots[here].tobytes(),
+                        values=values[here].tobytes(),
+                        ends=ends,
+                        touched=touched.tobytes(),
+                    ),
                 )
 
     def decided(self, root: int) -> TreeEnd | None:
         """Decide a tree that never left this process, after the end of its stage. None: it is complete."""
         return (self.ends.get(root) or NOBODY_SAID) if root in self.opened else None
 
-    def all_decided(self, numbers: Mapping[int, int]) -> dict[int, TreeEnd]:
-        """Decide trees as ``decided`` does, given by root. Gives the ends of incomplete ones, by number."""
-        found = {number: self.decided(root) for root, number in numbers.items()}
-        return {number: end for number, end in found.items() if end is not None}
 
+class Verdict(NamedTuple):
+    """Which trees of a micro-batch are not complete."""
 
-def open_trees(numbers: Mapping[int, int], ackers: int, batch: int) -> Iterator[tuple[int, OpenTrees]]:
-    for acker in range(ackers):
-        roots = array("Q", (root for root in numbers if acker_of(root, ackers) == acker))
-        if roots:
-            words = array("Q", (numbers[root] for root in roots)).tobytes()
-            yield acker, OpenTrees(acker=acker, batch=batch, roots=roots.tobytes(), numbers=words)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Unfinished:
-    batch: int
-    ends: Mapping[int, TreeEnd]
-    opened: OpenTrees = field(repr=False)
-
-
-class Reported(NamedTuple):
-    ends: dict[int, TreeEnd]
-    """Of the trees that are not complete, by root."""
+    ends: Mapping[int, Mapping[int, TreeEnd]]
+    """Those of a spout's tuples, by batch and number: see ``root_of``."""
+    failed_results: frozenset[int]
+    """The roots of results."""
     has_touched: bool
     """Whether one of them has changed state."""
 
 
-def ends_reported(reports: Iterable[TreeReport], groups: Iterable[GroupBlock] = ()) -> Reported:
-    """Decide the trees of a micro-batch by what all of its tasks report."""
+def verdict_of(reports: Iterable[StageReport], groups: Iterable[GroupBlock] = ()) -> Verdict:
+    """Decide the trees of a micro-batch by what all of its tasks, or ackers, report."""
     ends: dict[int, TreeEnd] = {}
     touched: list[Words] = [np.empty(0, np.uint64)]
     for report in reports:
@@ -234,12 +215,21 @@ def ends_reported(reports: Iterable[TreeReport], groups: Iterable[GroupBlock] = 
         for root, end in report.ends.items():
             note_end(ends, root, end)
     if not ends:
-        return Reported(ends, has_touched=False)
+        return Verdict({}, frozenset(), has_touched=False)
     members: dict[int, Words] = {}
     for block in groups:
         members.update(block.groups())
     _end_members(ends, members)
-    return Reported(ends, has_touched=_has_any(np.concatenate(touched), ends, members))
+    by_batch: defaultdict[int, dict[int, TreeEnd]] = defaultdict(dict)
+    for root, end in ends.items():
+        place = place_of(root)
+        if place is not None:
+            by_batch[place[0]][place[1]] = end
+    return Verdict(
+        by_batch,
+        frozenset(root for root in ends if root >= _RESULTS),
+        has_touched=_has_any(np.concatenate(touched), ends, members),
+    )
 
 
 def _end_members(ends: dict[int, TreeEnd], members: Mapping[int, Words]) -> None:
@@ -265,35 +255,19 @@ def _has_any(roots: Words, ends: Mapping[int, TreeEnd], members: Mapping[int, Wo
     return False
 
 
-def decide(blocks: Iterable[Block]) -> Iterator[Unfinished | Block]:
-    """Decide the trees of an acker's task, once all their messages have come. Other blocks are passed on.
-
-    If an incomplete tree has changed state, that comes first.
-    """
+def acker_decides(blocks: Iterable[Block]) -> Iterator[Block]:
+    """Decide the trees of an acker's task, once all their messages have come. Other blocks are passed on."""
     acker = Acker()
-    opened: list[OpenTrees] = []
-    touched: set[int] = set()
+    touched = bytearray()
     for block in blocks:
-        if isinstance(block, OpenTrees):
-            opened.append(block)
-        elif isinstance(block, AckBlock):
+        if isinstance(block, AckBlock):
             acker.tell_all(block.roots, block.values)
-            touched.update(array("Q", block.touched))
+            touched += block.touched
             for root, end in block.ends.items():
                 acker.fail(root, end)
         else:
             yield block
     unfinished = acker.unfinished()
-    if not touched.isdisjoint(unfinished):
-        yield ChangesDoNotCount()
-    if failed := results_in(unfinished):
-        yield FailedResults(roots=failed)
-    for trees in opened if unfinished else ():
-        numbers = array("Q", trees.numbers)
-        ended = [(numbers[at], root) for at, root in enumerate(array("Q", trees.roots)) if root in unfinished]
-        if ended:
-            yield Unfinished(
-                batch=trees.batch,
-                ends={number: unfinished[root] or NOBODY_SAID for number, root in ended},
-                opened=trees,
-            )
+    if unfinished:
+        ends = {root: end or NOBODY_SAID for root, end in unfinished.items()}
+        yield StageReport(ends=ends, touched=bytes(touched))

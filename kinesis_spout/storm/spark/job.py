@@ -18,54 +18,75 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from time import monotonic
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final, Self
 
 from py4j.protocol import Py4JError, Py4JNetworkError
 from pyspark import RDD, SparkContext
-from pyspark.errors import PySparkException
 
 from kinesis_spout.model.errors import HandlerKilledWorker
-from kinesis_spout.spark.tasks.jobs import cancel, has_begun, tagged
-from kinesis_spout.storm.running.blocks import (
-    Block,
-    ChangesDoNotCount,
-    CountsBlock,
-    FailedResults,
-    GroupBlock,
-    Keyed,
-    TreeReport,
-)
-from kinesis_spout.storm.running.clocks import Ticks
+from kinesis_spout.spark.tasks.jobs import tagged
+from kinesis_spout.spark.tasks.work import WorkResult
+from kinesis_spout.storm.running.blocks import Block, GroupBlock, Keyed, StageReport
+from kinesis_spout.storm.running.clocks import BatchTicks
 from kinesis_spout.storm.running.counts import ComponentCounts, RunningCounts
 from kinesis_spout.storm.running.program import Program
-from kinesis_spout.storm.running.trees import ends_reported, place_of, results_in
+from kinesis_spout.storm.running.trees import Verdict, verdict_of
 from kinesis_spout.storm.spark.kept_runs import ShippedProgram
 from kinesis_spout.storm.spark.stages import (
-    EndedTuples,
     FindFailed,
     LaterStage,
     SeenRuns,
-    StateFailed,
+    StateReport,
     blocks_of,
     contradict,
     find_groups,
     run_acker,
 )
-from kinesis_spout.storm.spark.tree_delivery import FailedTrees
-from kinesis_spout.storm.state.manifest import StateManifest
-
-if TYPE_CHECKING:
-    from kinesis_spout.storm.running.acking import TreeEnd
+from kinesis_spout.storm.spark.tree_delivery import FailedTree, FailedTrees, SliceBlock, with_failed
+from kinesis_spout.storm.state.manifest import StateManifest, StateUpdate
 
 _OTHER_SHUFFLES: Final = ("spark.shuffle.manager", "spark.shuffle.push.enabled")
 """With one of these set, a shuffle can join what several tasks have written. What Java's serializer
 writes cannot be joined, and Spark looks at ``spark.serializer`` alone to know that.
 Source: Spark's ``Serializer.supportsRelocationOfSerializedObjects``, and SPARK-36705."""
-_LOOK_SECONDS: Final = 1.0
 
 _log: Final = logging.getLogger(__name__)
 
 FirstStage = Callable[[Iterable[Any]], Iterator[Keyed]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobResult:
+    """What a job of all stages has come to."""
+
+    slices: list[WorkResult]
+    """With the trees that failed."""
+    verdict: Verdict
+    updates: list[StateUpdate]
+    do_changes_count: bool
+    """Whether what it has changed of the state may count; of a careful run it always may."""
+    is_cut: bool
+    """Whether records were delivered that come again, because more have failed than can be kept."""
+
+    @classmethod
+    def of(cls, found: Sequence[Block], verdict: Verdict) -> Self:
+        failed: defaultdict[int, list[FailedTree]] = defaultdict(list)
+        for block in found:
+            if isinstance(block, FailedTrees):
+                failed[block.batch] += block.failed
+        slices = [block for block in found if isinstance(block, SliceBlock)]
+        results = [with_failed(block.result, failed[block.batch], block.expired_at) for block in slices]
+        states = [block for block in found if isinstance(block, StateReport)]
+        return cls(
+            slices=results,
+            verdict=verdict,
+            updates=[update for each in states for update in each.updates],
+            do_changes_count=not verdict.has_touched and all(each.is_fit for each in states),
+            is_cut=any(
+                result.outcome.count < block.result.outcome.count
+                for result, block in zip(results, slices, strict=True)
+            ),
+        )
 
 
 class TopologyJobs:
@@ -79,7 +100,7 @@ class TopologyJobs:
         self._has_records = has_records
         self._program = program
         self.shipped = ShippedProgram(program, state)
-        self.shipped_careful = None if state is None else ShippedProgram(program.carefully(), state)
+        self.careful = None if state is None else ShippedProgram(program.carefully(), state)
         self._is_java_for_bytes = not any(map(context.getConf().contains, _OTHER_SHUFFLES))
         self._lock = threading.Lock()
         self._counts = RunningCounts(monotonic)
@@ -96,73 +117,65 @@ class TopologyJobs:
         packs: Sequence[Any],
         first: FirstStage,
         *,
-        ticks: Ticks,
+        ticks: BatchTicks,
         state: StateManifest | None = None,
-    ) -> list[Block]:
-        """Run a job of all stages, and give its results. Raises as ``BatchRunner.run``, and StateError.
+        carefully: bool = False,
+    ) -> JobResult:
+        """Run a job of all stages. Raises as ``BatchRunner.run``, and StateError.
 
         ``packs`` has one element for each task of the first stage; ``state`` is what the bolts with state
-        begin with.
+        begin with. ``carefully``: the first stage is that of ``careful``, the only one.
         """
         program = self._program
+        exchanges = 0 if carefully else program.plan.exchanges
+        kept = program.partitions if program.is_tracked else 0
         with tagged(self._context, tag):
             travelling: RDD[Keyed] = self._context.parallelize(packs, len(packs)).mapPartitions(first)
-            exchanged = travelling
-            for stage in range(1, len(program.plan.stages)):
-                is_last = stage == program.plan.exchanges and not program.ackers
-                kept = program.partitions if is_last and program.is_tracked else 0
+            exchanged: RDD[Keyed] | None = None
+            for stage in range(1, exchanges + 1):
+                is_last = stage == exchanges and not program.ackers
                 later = LaterStage(shipped=self.shipped, stage=stage, state=state, ticks=ticks)
-                exchanged = self._exchanged(travelling, program.partitions, kept)
+                exchanged = self._exchanged(travelling, program.partitions, kept if is_last else 0)
                 travelling = exchanged.mapPartitions(later)
-            if not program.plan.exchanges:
-                found: list[Block] = travelling.values().collect()
-            elif program.ackers:
-                found = self._exchanged(travelling, program.ackers).mapPartitions(run_acker).collect()
-            else:
-                found = self._context.runJob(travelling, blocks_of, range(program.partitions))
-                found += self._decided(found, exchanged)
+            tasks = program.partitions if exchanges else len(packs)
+            if exchanges and program.ackers:
+                tasks = program.ackers
+                exchanged = self._exchanged(travelling, tasks, kept)
+                travelling = exchanged.mapPartitions(run_acker)
+            found: list[Block] = self._context.runJob(travelling, blocks_of, range(tasks))
+            verdict, failed = self._decided(found, exchanged, tasks)
+            found += failed
         self._take_in(found)
         if contradict(block for block in found if isinstance(block, SeenRuns)):
             raise HandlerKilledWorker(
                 f"job {tag}: an executor was lost, and Spark ran a part of the job again"
             )
-        return found
+        return JobResult.of(found, verdict)
 
-    def run_carefully(self, tag: str, pack: Any, only: FirstStage) -> list[Block]:
-        with tagged(self._context, tag):
-            found = self._context.parallelize([pack], 1).mapPartitions(only).values().collect()
-        self._take_in(found)
-        return found
+    def _decided(
+        self, found: Sequence[Block], exchanged: RDD[Keyed] | None, tasks: int
+    ) -> tuple[Verdict, list[Block]]:
+        """Decide the trees by what tasks, or ackers, report; give the records of those that failed, too.
 
-    def _decided(self, found: Sequence[Block], exchanged: RDD[Keyed]) -> Iterator[Block]:
-        """Decide the trees by what tasks report; gives those that failed, with their records."""
-        reports = [block for block in found if isinstance(block, TreeReport)]
-        partitions = self._program.partitions
+        What was left for that case is in partitions behind those of the ``tasks``. Without an exchange the
+        tasks have found the records themselves.
+        """
+        reports = [block for block in found if isinstance(block, StageReport)]
         groups: list[Block] = []
+        partitions = self._program.partitions
+        if exchanged is None:
+            return verdict_of(reports), groups
         if any(report.ends for report in reports) and any(report.has_groups for report in reports):
-            groups = self._context.runJob(exchanged, find_groups, range(partitions, 2 * partitions))
-            yield from groups
-        ends, has_touched = ends_reported(reports, (each for each in groups if isinstance(each, GroupBlock)))
-        if has_touched:
-            yield ChangesDoNotCount()
-        if failed := results_in(ends):
-            yield FailedResults(roots=failed)
-        by_batch: defaultdict[int, dict[int, TreeEnd]] = defaultdict(dict)
-        for root, end in ends.items():
-            place = place_of(root)
-            if place is not None:
-                by_batch[place[0]][place[1]] = end
-        if not by_batch:
-            return
-        if not self._has_records:
-            yield EndedTuples(ends={number: ended[0] for number, ended in by_batch.items()})
-            return
-        left = sorted({partitions + batch % partitions for batch in by_batch})
-        records = self._context.runJob(exchanged, FindFailed(ends=dict(by_batch)), left)
+            groups = self._context.runJob(exchanged, find_groups, range(tasks, tasks + partitions))
+        verdict = verdict_of(reports, (each for each in groups if isinstance(each, GroupBlock)))
+        if not verdict.ends or not self._has_records:
+            return verdict, groups
+        left = sorted({tasks + batch % partitions for batch in verdict.ends})
+        records = self._context.runJob(exchanged, FindFailed(ends=verdict.ends), left)
         found_ends = sum(len(block.failed) for block in records if isinstance(block, FailedTrees))
-        if found_ends != sum(map(len, by_batch.values())):
+        if found_ends != sum(map(len, verdict.ends.values())):
             raise HandlerKilledWorker("the records that failed are gone: Spark ran a part of the job again")
-        yield from records
+        return verdict, groups + records
 
     def _exchanged(self, blocks: RDD[Keyed], partitions: int, kept: int = 0) -> RDD[Keyed]:
         """``kept``: how many partitions more there are, for what only a failure needs."""
@@ -191,9 +204,9 @@ class TopologyJobs:
         errors = []
         with self._lock:
             for block in found:
-                if isinstance(block, StateFailed):
+                if isinstance(block, StateReport) and block.error is not None:
                     errors.append(block.error)
-                elif isinstance(block, CountsBlock):
+                elif isinstance(block, StageReport):
                     for component, counts in block.counts.items():
                         self._counts.add(component, counts)
         if errors:
@@ -222,42 +235,3 @@ class _Partition:
         if key < 0 and self.kept:
             return self.partitions + ~key % self.kept
         return key % self.partitions
-
-
-class JobGuard:
-    """Cancels the job of an own spout that takes too long; the engine does so for jobs of a ``KinesisSpout``.
-
-    A context manager around one job. While other jobs have the cluster, no component is to blame for the
-    time. So the ``seconds`` count from when the first task was seen to run; Spark is asked once a second.
-    """
-
-    def __init__(self, spark: SparkContext, tag: str, seconds: float) -> None:
-        self._spark = spark
-        self._tag = tag
-        self._seconds = seconds
-        self._ended = threading.Event()
-        self.has_cancelled = False
-
-    def __enter__(self) -> None:
-        threading.Thread(target=self._watch, name=f"kinesis-spout-guard-{self._tag}", daemon=True).start()
-
-    def __exit__(self, *_: object) -> None:
-        self._ended.set()
-
-    def _watch(self) -> None:
-        if self._begins() and not self._ended.wait(self._seconds):
-            self.has_cancelled = True
-            cancel(self._spark, self._tag)
-            # Again and again: a job that is about to follow another one under the tag is not met.
-            while not self._ended.wait(_LOOK_SECONDS):
-                cancel(self._spark, self._tag)
-
-    def _begins(self) -> bool:
-        """Wait for the first task; False if the job ends before it is seen."""
-        while not self._ended.wait(_LOOK_SECONDS):
-            try:
-                if has_begun(self._spark, self._tag):
-                    return True
-            except (Py4JError, PySparkException, OSError, AttributeError):  # AttributeError: it was stopped
-                return False  # Spark is gone, which the job says.
-        return False

@@ -12,11 +12,14 @@ import uuid
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
+from math import inf
 from time import monotonic
 from traceback import walk_stack
 from typing import Any, Final, NamedTuple
 
+from py4j.protocol import Py4JError
 from pyspark import SparkContext, cloudpickle
+from pyspark.errors import PySparkException
 
 from kinesis_spout.consumer.consumer import Consumer
 from kinesis_spout.consumer.counters import Counters
@@ -24,7 +27,7 @@ from kinesis_spout.model.errors import HandlerKilledWorker, InvalidConfig, Kines
 from kinesis_spout.model.handler import failure_of, failure_saying, found_at
 from kinesis_spout.model.unfinished_work import refuse_unfinished
 from kinesis_spout.spark.driver.running_query import RunningQuery
-from kinesis_spout.spark.tasks.jobs import cancel, tags_of
+from kinesis_spout.spark.tasks.jobs import cancel, has_begun, tags_of
 from kinesis_spout.storm.components.given import TaskContext
 from kinesis_spout.storm.components.spout import Spout
 from kinesis_spout.storm.components.tuples import Stream, check_values, names_of, why_unfit
@@ -34,8 +37,8 @@ from kinesis_spout.storm.running.clocks import TickClock
 from kinesis_spout.storm.running.collecting import ReportedErrors
 from kinesis_spout.storm.running.counts import ComponentCounts
 from kinesis_spout.storm.running.program import Program
-from kinesis_spout.storm.spark.job import JobGuard, TopologyJobs
-from kinesis_spout.storm.spark.stages import EndedTuples, FirstStageOfTuples, GivenTuple, packed_share
+from kinesis_spout.storm.spark.job import TopologyJobs
+from kinesis_spout.storm.spark.stages import FirstStageOfTuples, GivenTuple, packed_share
 
 _SHORTEST_REST: Final = 0.005
 _LONGEST_REST: Final = 0.2
@@ -44,7 +47,7 @@ _GATHER_SECONDS: Final = 0.05
 """A spout that makes its tuples slowly, or waits for each, is asked no longer for those of one micro-batch."""
 _JOIN_SECONDS: Final = 30.0
 _LOOK_SECONDS: Final = 0.5
-"""How often to look whether a call of the spout hangs."""
+"""How often to look whether a call of the spout hangs, or a job takes too long."""
 _RECENT_PROGRESS: Final = 100
 
 _log: Final = logging.getLogger(__name__)
@@ -131,6 +134,8 @@ class OwnSpoutQuery(RunningQuery):
         self._ended = threading.Event()
         self._idle_since: float | None = None
         self._tag = ""
+        """Of the job that runs; "" if none does."""
+        self._cancelled_tag = ""
         self._error: BaseException | None = None
         self._under_way: tuple[str, float] | None = None
         """The call of the spout that is under way, and since when."""
@@ -140,7 +145,7 @@ class OwnSpoutQuery(RunningQuery):
         self._progress: deque[dict[str, Any]] = deque(maxlen=_RECENT_PROGRESS)
         self._thread = threading.Thread(target=self._run, name=f"kinesis-spout-{name}", daemon=True)
         self._watch = threading.Thread(
-            target=self._name_hanging, name=f"kinesis-spout-{name}-watch", daemon=True
+            target=self._look_after, name=f"kinesis-spout-{name}-watch", daemon=True
         )
 
     def start(self) -> None:
@@ -228,14 +233,31 @@ class OwnSpoutQuery(RunningQuery):
                 cancel(self._spark, self._tag)
             self._thread.join(min(_LOOK_SECONDS, _JOIN_SECONDS))
 
-    def _name_hanging(self) -> None:
-        """Warn of each call of the spout that hangs, once. Runs on a thread of its own."""
+    def _look_after(self) -> None:
+        """Warn of each call of the spout that hangs, once; cancel jobs that take too long. Its own thread."""
         named = None
+        seen_tag, begun_at = "", inf
         while not self._ended.wait(_LOOK_SECONDS):
             under_way, hangs = self._under_way, self._hangs()
             if hangs is not None and under_way is not named:
                 named = under_way
                 _log.warning("%s\n%s", hangs, *hangs.__notes__)
+            tag, now = self._tag, self._clock()
+            if tag != seen_tag:
+                seen_tag, begun_at = tag, inf
+            elif tag and begun_at == inf and self._has_begun(tag):
+                begun_at = now
+            elif now - begun_at >= self._job_timeout:
+                # Again and again: a job that is about to follow another one under the tag is not met.
+                self._cancelled_tag = tag
+                cancel(self._spark, tag)
+
+    def _has_begun(self, tag: str) -> bool:
+        """Whether a job's first task was seen. While other jobs have the cluster, no component is to blame."""
+        try:
+            return has_begun(self._spark, tag)
+        except (Py4JError, PySparkException, OSError, AttributeError):  # AttributeError: it was stopped
+            return False  # Spark is gone, which the job says.
 
     def _hangs(self) -> SpoutHangs | None:
         under_way, most = self._under_way, self._spout.timeout_seconds
@@ -372,23 +394,20 @@ class OwnSpoutQuery(RunningQuery):
         ends = {at: self._collector.refused(given[at], unfit[at]) for at in sorted(unfit)}
         self._tag = tag
         first = FirstStageOfTuples(shipped=self._jobs.shipped, ticks=ticks)
-        guard = JobGuard(self._spark, tag, self._job_timeout)
         try:
-            with guard:
-                found = self._jobs.run(tag, packs, first, ticks=ticks)
+            found = self._jobs.run(tag, packs, first, ticks=ticks)
         except HandlerKilledWorker as error:
             # It is unknown which tuple is to blame: the spout decides what comes again.
             _log.warning("micro-batch %s died: %s", tag, error)
-            return dict.fromkeys(range(len(given)), self._died(error, guard)) | ends
+            return dict.fromkeys(range(len(given)), self._died(error, tag)) | ends
         finally:
             self._tag = ""
-        for block in found:
-            if isinstance(block, EndedTuples):
-                ends.update(block.ends)
-        return ends
+        return ends | {
+            number: end for number, of_batch in found.verdict.ends.items() for end in of_batch.values()
+        }
 
-    def _died(self, error: HandlerKilledWorker, guard: JobGuard) -> TreeEnd:
-        if guard.has_cancelled:
+    def _died(self, error: HandlerKilledWorker, tag: str) -> TreeEnd:
+        if self._cancelled_tag == tag:
             why = f"the micro-batch's job had not ended after {self._job_timeout:g} s, and was cancelled"
         elif self._stopping.is_set():
             why = "the topology was stopped before the micro-batch had ended"

@@ -1,6 +1,5 @@
 """Runs a micro-batch of a Kinesis spout through a topology. With state it can run again: see ``groups``."""
 
-from collections import defaultdict
 from collections.abc import Sequence
 from time import monotonic
 from typing import Final, NamedTuple
@@ -11,21 +10,13 @@ from kinesis_spout.spark.pickled_handler import PickledHandler
 from kinesis_spout.spark.tasks.jobs import HandlerRaised, SparkRunner
 from kinesis_spout.spark.tasks.task import TaskSettings
 from kinesis_spout.spark.tasks.work import WorkResult, WorkSlice
-from kinesis_spout.storm.running.blocks import Block, ChangesDoNotCount, FailedResults
-from kinesis_spout.storm.running.clocks import TickClock, Ticks
+from kinesis_spout.storm.running.clocks import BatchTicks, TickClock
 from kinesis_spout.storm.running.counts import ComponentCounts
 from kinesis_spout.storm.running.groups import RunChoice
 from kinesis_spout.storm.running.program import Program
-from kinesis_spout.storm.spark.job import TopologyJobs
-from kinesis_spout.storm.spark.stages import FirstStage, UpdateBlock
-from kinesis_spout.storm.spark.tree_delivery import (
-    FailedTree,
-    FailedTrees,
-    SliceBlock,
-    ToValues,
-    TreeResult,
-    with_failed,
-)
+from kinesis_spout.storm.spark.job import JobResult, TopologyJobs
+from kinesis_spout.storm.spark.stages import FirstStage
+from kinesis_spout.storm.spark.tree_delivery import ToValues
 from kinesis_spout.storm.state.manifest import StateManifest, StateUpdate
 from kinesis_spout.storm.state.versions import KeyedState
 
@@ -39,7 +30,7 @@ task knows at once which of its results failed."""
 class _Changes(NamedTuple):
     began_with: StateManifest
     updates: list[StateUpdate]
-    ticks: Ticks
+    ticks: BatchTicks
     failed: frozenset[int]
     """The roots of results."""
 
@@ -79,9 +70,9 @@ class TopologyRunner(SparkRunner):
         """Without slices there is one task of the first stage, which only ticks."""
         packs, began = packs or [[]], monotonic()
         if self._state is None:
-            results = _results(self._run(tag, packs, self.ticks.ticks(tag)))
+            results = self._run(tag, packs, self.ticks.ticks(tag)).slices
         else:
-            results = _results(self._run_exactly(tag, packs, self._state))
+            results = self._run_exactly(tag, packs, self._state).slices
         self._jobs.count_trees(
             sum(result.delivered for result in results),
             unfinished=sum(result.failed for result in results),
@@ -90,32 +81,30 @@ class TopologyRunner(SparkRunner):
         )
         return results
 
-    def _run_exactly(self, tag: str, packs: Packs, state: KeyedState) -> list[Block]:
+    def _run_exactly(self, tag: str, packs: Packs, state: KeyedState) -> JobResult:
         manifest = state.begin()
         if manifest is None:
             raise HandlerRaised("the shards of the micro-batch were lost before it began")
         self.ticks.clock.not_before(manifest.time)
         ticks = self.ticks.ticks(tag)
 
-        def at_once() -> list[Block] | None:
+        def at_once() -> JobResult | None:
             found = self._run(tag, packs, ticks, manifest)
-            counts = not any(isinstance(block, ChangesDoNotCount) for block in found)
             # What comes again would count twice.
-            counts = counts and not (self._is_exact and any(each.is_cut for each in _tree_results(found)))
-            counts = counts and len(_failed_results(found)) <= _MOST_FAILED
-            return found if counts else None
+            counts = found.do_changes_count and not (self._is_exact and found.is_cut)
+            return found if counts and len(found.verdict.failed_results) <= _MOST_FAILED else None
+
+        def carefully() -> JobResult:
+            return self._run(tag, packs, ticks, manifest, carefully=True)
 
         try:
             found = self._choice.run(
-                at_once,
-                lambda: self._run_carefully(tag, packs, ticks, manifest),
-                lambda found: any(result.failed for result in _results(found)),
+                at_once, carefully, lambda found: any(result.failed for result in found.slices)
             )
         except BaseException:
             self.ticks.did_not_count(ticks)
             raise
-        updates = [block.update for block in found if isinstance(block, UpdateBlock)]
-        self._changes[tag] = _Changes(manifest, updates, ticks, _failed_results(found))
+        self._changes[tag] = _Changes(manifest, found.updates, ticks, found.verdict.failed_results)
         return found
 
     def settled(self, tag: str, *, is_whole: bool) -> bool:
@@ -129,36 +118,24 @@ class TopologyRunner(SparkRunner):
             self.ticks.did_not_count(ticks)
         return counts
 
-    def _run(self, tag: str, packs: Packs, ticks: Ticks, state: StateManifest | None = None) -> list[Block]:
+    def _run(
+        self,
+        tag: str,
+        packs: Packs,
+        ticks: BatchTicks,
+        state: StateManifest | None = None,
+        *,
+        carefully: bool = False,
+    ) -> JobResult:
+        shipped = self._jobs.careful if carefully else self._jobs.shipped
+        assert shipped is not None, "there is state"
+        if carefully:
+            packs = [[work for pack in packs for work in pack]]
         first = FirstStage(
-            shipped=self._jobs.shipped,
+            shipped=shipped,
             settings=self._settings.of_one_task(len(packs)),
             to_values=self._to_values,
             ticks=ticks,
+            state=state if carefully else None,
         )
-        return self._jobs.run(tag, packs, first, ticks=ticks, state=state)
-
-    def _run_carefully(self, tag: str, packs: Packs, ticks: Ticks, state: StateManifest) -> list[Block]:
-        shipped = self._jobs.shipped_careful
-        assert shipped is not None, "there is state"
-        only = FirstStage(
-            shipped=shipped, settings=self._settings, to_values=self._to_values, ticks=ticks, state=state
-        )
-        return self._jobs.run_carefully(tag, [work for pack in packs for work in pack], only)
-
-
-def _failed_results(found: Sequence[Block]) -> frozenset[int]:
-    return frozenset(root for each in found if isinstance(each, FailedResults) for root in each.roots)
-
-
-def _results(found: Sequence[Block]) -> list[WorkResult]:
-    return [each.result for each in _tree_results(found)]
-
-
-def _tree_results(found: Sequence[Block]) -> list[TreeResult]:
-    failed: dict[int, list[FailedTree]] = defaultdict(list)
-    for block in found:
-        if isinstance(block, FailedTrees):
-            failed[block.batch] += block.failed
-    slices = [block for block in found if isinstance(block, SliceBlock)]
-    return [with_failed(block.result, failed[block.batch], block.expired_at) for block in slices]
+        return self._jobs.run(tag, packs, first, ticks=ticks, state=state, carefully=carefully)

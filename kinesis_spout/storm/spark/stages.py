@@ -19,7 +19,6 @@ from typing import Any, Final, NamedTuple
 from pyspark import TaskContext, cloudpickle
 
 from kinesis_spout.model.errors import StateError
-from kinesis_spout.model.handler import failure_of
 from kinesis_spout.processes.executor_python import set_aside_imports
 from kinesis_spout.processes.worker_log import print_log_lines
 from kinesis_spout.spark.pickled_handler import PickledHandler
@@ -28,26 +27,13 @@ from kinesis_spout.spark.tasks.task import TaskSettings, run_slices
 from kinesis_spout.spark.tasks.work import WorkSlice
 from kinesis_spout.storm.components.tuples import packed, why_not
 from kinesis_spout.storm.running.acking import TreeEnd
-from kinesis_spout.storm.running.blocks import (
-    Block,
-    ChangesDoNotCount,
-    ForDriver,
-    GroupBlock,
-    Keyed,
-    OpenTrees,
-)
-from kinesis_spout.storm.running.clocks import NO_TICKS, Ticks
+from kinesis_spout.storm.running.blocks import Block, ForDriver, GroupBlock, Keyed, RecordBlock
+from kinesis_spout.storm.running.clocks import NO_TICKS, BatchTicks
 from kinesis_spout.storm.running.program import Program
 from kinesis_spout.storm.running.stage_run import StageRun
-from kinesis_spout.storm.running.trees import Unfinished, decide, open_trees, root_of
+from kinesis_spout.storm.running.trees import acker_decides, root_of
 from kinesis_spout.storm.spark.kept_runs import ShippedProgram
-from kinesis_spout.storm.spark.tree_delivery import (
-    FailedTrees,
-    SliceBlock,
-    ToValues,
-    TreeDelivery,
-    failed_trees,
-)
+from kinesis_spout.storm.spark.tree_delivery import SliceBlock, ToValues, TreeDelivery, failed_trees
 from kinesis_spout.storm.state.key_values import UnfitValue
 from kinesis_spout.storm.state.manifest import StateManifest, StateUpdate
 from kinesis_spout.storm.state.partition import StateParts
@@ -61,18 +47,14 @@ _MOST_SLICES: Final = (1 << 20) + 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class EndedTuples(ForDriver):
-    ends: Mapping[int, TreeEnd]
+class StateReport(ForDriver):
+    """What became of the keyed state in one task."""
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class UpdateBlock(ForDriver):
-    update: StateUpdate
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StateFailed(ForDriver):
-    error: StateError
+    updates: Sequence[StateUpdate] = ()
+    is_fit: bool = True
+    """Whether all that bolts left in it can be kept; otherwise the job's changes must not count."""
+    error: StateError | None = None
+    """Why it could not be loaded or written."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,11 +91,11 @@ class TaskRun:
     def marks(self, program: Program) -> Iterator[Keyed]:
         """A mark for every task after the next exchange, and for the driver the marks this run has seen."""
         mark = RunMark(task=self._task, run=self._run)
-        if program.ackers or self._task[0] < program.plan.exchanges:
+        exchanges = program.plan.exchanges + (program.ackers > 0)
+        if program.plan.exchanges and self._task[0] < exchanges:
             for partition in range(max(program.partitions, program.ackers)):
                 yield partition, mark
-                if not program.ackers:
-                    yield ~partition, mark
+                yield ~partition, mark
         if self._seen:
             yield 0, self.seen
 
@@ -130,48 +112,52 @@ class FirstStage:
     shipped: ShippedProgram
     settings: TaskSettings
     to_values: PickledHandler[ToValues]
-    ticks: Ticks = NO_TICKS
+    ticks: BatchTicks = NO_TICKS
     state: StateManifest | None = None
     """What the bolts with state begin with, if they are in this stage, as all are in a careful run."""
 
     def __call__(self, packs: Iterable[Sequence[WorkSlice]]) -> Iterator[Keyed]:
-        partition = partition_here()
         print_log_lines()
-        for pack in packs:
-            yield from _or_state_failed(self._run(pack, partition))
+        try:
+            for pack in packs:
+                yield from self._run(pack, partition_here())
+        except StateError as error:
+            yield 0, StateReport(error=error)
 
     def _run(self, pack: Sequence[WorkSlice], partition: int) -> Iterator[Keyed]:
         with self.shipped.stage(0, partition) as (run, parts):
             program = run.program
-            exchanges = program.plan.exchanges > 0
             deliveries: dict[int, TreeDelivery] = {}
             to_values = self.to_values.load()
-            number = {(work.plan.shard_id, work.plan.kind): at for at, work in enumerate(pack)}
+            batches = {
+                (work.plan.shard_id, work.plan.kind): partition * _MOST_SLICES + at
+                for at, work in enumerate(pack)
+            }
 
             def deliver(plan: SlicePlan, rules: DeliverySettings) -> SliceDelivery:
-                batch = partition * _MOST_SLICES + number[plan.shard_id, plan.kind]
-                delivery = TreeDelivery(plan, rules, run=run, to_values=to_values, batch=batch)
-                deliveries[batch] = delivery
-                return delivery
+                batch = batches[plan.shard_id, plan.kind]
+                deliveries[batch] = TreeDelivery(plan, rules, run=run, to_values=to_values, batch=batch)
+                return deliveries[batch]
 
             run.begin(None if self.state is None else parts.begin(self.state), self.ticks)
             for result in run_slices(pack, self.settings, deliver):
-                batch = partition * _MOST_SLICES + number[result.plan.shard_id, result.plan.kind]
+                batch = batches[result.plan.shard_id, result.plan.kind]
                 expired_at = tuple(deliveries[batch].expired_at)
                 yield batch, SliceBlock(batch=batch, result=result, expired_at=expired_at)
                 yield from run.outbox.take()
             run.finish()
             yield from run.outbox.take()
             for batch, delivery in deliveries.items():
-                if exchanges:
-                    for opened in delivery.open_trees():
-                        yield opened.acker if program.ackers else ~batch, opened
-                elif failed := tuple(delivery.failed_here()):
-                    yield batch, FailedTrees(batch=batch, failed=failed)
+                if program.plan.exchanges:
+                    left: Block | None = delivery.records_left()
+                    to = ~batch
+                else:
+                    left, to = delivery.failed_here(), batch
+                if left is not None:
+                    yield to, left
             if self.state is not None:
-                yield from _updates(parts)
-            if exchanges:
-                yield from TaskRun(0, partition).marks(program)
+                yield 0, _state_report(parts)
+            yield from TaskRun(0, partition).marks(program)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -181,23 +167,21 @@ class LaterStage:
     shipped: ShippedProgram
     stage: int
     state: StateManifest | None = None
-    ticks: Ticks = NO_TICKS
+    ticks: BatchTicks = NO_TICKS
 
     def __call__(self, blocks: Iterable[Keyed]) -> Iterator[Keyed]:
         print_log_lines()
-        yield from _or_state_failed(self._run(blocks, partition_here()))
+        task = TaskRun(self.stage, partition_here())
+        try:
+            with self.shipped.stage(self.stage, partition_here()) as (run, parts):
+                states = None if self.state is None else parts.begin(self.state)
+                yield from run.run(task.without_marks(blocks), states, self.ticks)
+                if self.state is not None:
+                    yield 0, _state_report(parts)
+                yield from task.marks(run.program)
+        except StateError as error:
+            yield 0, StateReport(error=error)
         set_aside_imports()
-
-    def _run(self, blocks: Iterable[Keyed], partition: int) -> Iterator[Keyed]:
-        task = TaskRun(self.stage, partition)
-        blocks = task.without_marks(blocks)
-        with self.shipped.stage(self.stage, partition) as (run, parts):
-            if self.state is None:
-                yield from run.run(blocks, ticks=self.ticks)
-            else:
-                yield from run.run(blocks, parts.begin(self.state), self.ticks)
-                yield from _updates(parts)
-            yield from task.marks(run.program)
 
 
 def _read_last(
@@ -210,19 +194,9 @@ def _read_last(
     set_aside_imports()
 
 
-def run_acker(blocks: Iterable[Keyed]) -> Iterator[Block]:
+def run_acker(blocks: Iterable[Keyed]) -> Iterator[Keyed]:
     """Decide the trees of one acker; everything else is passed on to the driver."""
-    return _read_last(blocks, _decided)
-
-
-def _decided(blocks: Iterable[Block]) -> Iterator[Block]:
-    for found in decide(blocks):
-        if not isinstance(found, Unfinished):
-            yield found
-        elif found.opened.tuples:
-            yield failed_trees(found)
-        else:
-            yield EndedTuples(ends=found.ends)
+    return ((0, block) for block in _read_last(blocks, acker_decides))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -237,8 +211,8 @@ class FindFailed:
 
     def _failed(self, blocks: Iterable[Block]) -> Iterator[Block]:
         for block in blocks:
-            if isinstance(block, OpenTrees) and block.batch in self.ends:
-                yield failed_trees(Unfinished(batch=block.batch, ends=self.ends[block.batch], opened=block))
+            if isinstance(block, RecordBlock) and block.batch in self.ends:
+                yield failed_trees(block, self.ends[block.batch])
 
 
 def find_groups(blocks: Iterable[Keyed]) -> Iterator[Block]:
@@ -256,19 +230,11 @@ def partition_here() -> int:
     return context.partitionId()
 
 
-def _or_state_failed(run: Iterator[Keyed]) -> Iterator[Keyed]:
-    """Report a failure of the state as a value: an exception of a task reaches the driver as text."""
+def _state_report(parts: StateParts) -> StateReport:
     try:
-        yield from run
-    except StateError as error:
-        yield 0, StateFailed(error=error)
-
-
-def _updates(parts: StateParts) -> Iterator[Keyed]:
-    try:
-        yield from ((0, UpdateBlock(update=update)) for update in parts.end_batch())
+        return StateReport(updates=list(parts.end_batch()))
     except UnfitValue:
-        yield 0, ChangesDoNotCount()
+        return StateReport(is_fit=False)
 
 
 class GivenTuple(NamedTuple):
@@ -298,44 +264,27 @@ class FirstStageOfTuples:
     """Runs a task's share of the tuples, which ``packed_share`` gave. Picklable."""
 
     shipped: ShippedProgram
-    ticks: Ticks = NO_TICKS
+    ticks: BatchTicks = NO_TICKS
 
     def __call__(self, packs: Iterable[bytes]) -> Iterator[Keyed]:
         partition = partition_here()
         print_log_lines()
         with self.shipped.stage(0, partition) as (run, _):
-            program = run.program
             for pack in packs:
                 run.begin(ticks=self.ticks)
                 # The bytes are our own: the driver has packed them.
-                share = [GivenTuple(*row) for row in pickle.loads(pack)]  # noqa: S301
-                numbers, ends = emitted(run, share)
+                for row in pickle.loads(pack):  # noqa: S301
+                    _emit(run, GivenTuple(*row))
                 run.finish()
                 yield from run.outbox.take()
-                if program.plan.exchanges:
-                    yield from open_trees(numbers, program.ackers, partition)  # none without ackers
-                else:
-                    ends |= run.trees.all_decided(numbers)
-                yield partition, EndedTuples(ends=ends)
-            if program.plan.exchanges:
-                yield from TaskRun(0, partition).marks(program)
+            yield from TaskRun(0, partition).marks(run.program)
         set_aside_imports()
 
 
-def emitted(run: StageRun, pack: Sequence[GivenTuple]) -> tuple[dict[int, int], dict[int, TreeEnd]]:
-    """Emit tuples of a spout.
-
-    Gives the numbers of those whose trees are open, by root; and the ends of those that no task got, because
-    a grouping raised.
-    """
-    numbers: dict[int, int] = {}
-    refused: dict[int, TreeEnd] = {}
-    for given in pack:
-        root = root_of(given.number, 0) if given.is_tracked and run.program.is_tracked else 0
-        try:
-            if run.emit_root(given.values, root, given.stream):
-                numbers[root] = given.number
-        except BaseException as error:  # noqa: BLE001 - whatever a grouping raises fails its tuple
-            run.spout.report_error(error)
-            refused[given.number] = TreeEnd(component=run.program.plan.spout, failure=failure_of(error))
-    return numbers, refused
+def _emit(run: StageRun, given: GivenTuple) -> None:
+    """Emit a tuple of a spout, as the first of its batch. What a grouping raises fails it alone."""
+    root = root_of(given.number, 0) if given.is_tracked and run.program.is_tracked else 0
+    try:
+        run.emit_root(given.values, root, given.stream)
+    except BaseException as error:  # noqa: BLE001 - whatever a grouping raises fails its tuple
+        run.spout.raised(root, error)

@@ -13,7 +13,7 @@ from kinesis_spout.settings.spout_config import SpoutConfig
 from kinesis_spout.spark.tasks.jobs import classic_context
 from kinesis_spout.spark.tasks.task import TaskSettings
 from kinesis_spout.storm.components.spout import Spout
-from kinesis_spout.storm.graph.component_graph import Component
+from kinesis_spout.storm.graph.component_graph import ComponentSpec
 from kinesis_spout.storm.graph.plan import context_of
 from kinesis_spout.storm.hosting.processes.placement import placement_of
 from kinesis_spout.storm.running.counts import added
@@ -126,7 +126,7 @@ def programs_of(topology: BuiltTopology, context: "SparkContext") -> dict[str, P
     return {each.name: _program(topology, each, context, run) for each in topology.graph.spouts}
 
 
-def _program(topology: BuiltTopology, component: Component, context: "SparkContext", run: str) -> Program:
+def _program(topology: BuiltTopology, component: ComponentSpec, context: "SparkContext", run: str) -> Program:
     started = {"storm.id": run, SHELL_HOST: context.applicationId, SHELL_SPOUT: component.name}
     program = program_of(topology, component.name, parallelism=context.defaultParallelism, started=started)
     program.check_travels()
@@ -151,7 +151,7 @@ def _state(topology: BuiltTopology) -> KeyedState | None:
 
 
 def _start_own(
-    topology: BuiltTopology, component: Component, program: Program, context: "SparkContext", name: str
+    topology: BuiltTopology, component: ComponentSpec, program: Program, context: "SparkContext", name: str
 ) -> RunningSpout:
     options = topology.options
     query = OwnSpoutQuery(
@@ -174,7 +174,7 @@ def _job_timeout_seconds(options: TopologyConf) -> float:
 
 def _start(
     topology: BuiltTopology,
-    component: Component,
+    component: ComponentSpec,
     program: Program,
     spark: "SparkSession",
     name: str,
@@ -197,7 +197,7 @@ def _start(
     return RunningSpout(query, lambda: added(runner.counts for runner in runners))
 
 
-def config_of(topology: BuiltTopology, component: Component, program: Program) -> SpoutConfig:
+def config_of(topology: BuiltTopology, component: ComponentSpec, program: Program) -> SpoutConfig:
     """The settings of a KinesisSpout, with what the topology adds.
 
     A process of a shell bolt serves one micro-batch at a time. Two micro-batches, each with a process that

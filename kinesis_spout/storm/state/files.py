@@ -13,7 +13,7 @@ import secrets
 import zlib
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 from urllib.parse import urlsplit
@@ -24,7 +24,7 @@ from pyarrow import fs, ipc
 from kinesis_spout.model.directories import make_durably, sync_directory
 from kinesis_spout.model.errors import InvalidConfig, StateUnavailable, StateUnreadable
 from kinesis_spout.storm.state.key_values import PICKLE_PROTOCOL
-from kinesis_spout.storm.state.manifest import PartitionPlace, StateManifest
+from kinesis_spout.storm.state.manifest import PartitionPlace, StateFile, StateManifest
 
 FORMAT: Final = 1
 _METADATA: Final = b"kinesis-spout-state"
@@ -42,15 +42,6 @@ Rows = Mapping[Key, bytes | None]
 """Keys, and their values as they are pickled; None says that a key is deleted."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FileContent:
-    keys: Sequence[Key]
-    values: Sequence[bytes | None]
-    after: tuple[str, ...]
-    """After which states it applies; empty where it is whole."""
-    payload_bytes: int
-
-
 def payload_bytes_of(rows: Rows) -> int:
     """About how large rows are, for comparison: what their values weigh, and a little for each key."""
     return sum(_KEY_BYTES + len(value or b"") for value in rows.values())
@@ -66,6 +57,10 @@ class StateFiles:
         self._was_there = False
         """Whether the folder was seen. It is made once: made again, it would hide that a disk is away."""
 
+    @property
+    def _is_local(self) -> bool:
+        return isinstance(self.filesystem, fs.LocalFileSystem)
+
     def write(self, place: PartitionPlace, number: int, rows: Rows, after: Sequence[str] = ()) -> str:
         """Store rows, durably, and give the file's name, which no other file has. StateUnavailable: retriable.
 
@@ -73,62 +68,76 @@ class StateFiles:
         """
         content = _encoded(rows, after)
         name = f"{number}-{zlib.crc32(content):08x}{secrets.token_hex(3)}"
-        path = f"{self.root}/{place.path(name)}"
+        path = place.path(name)
         try:
-            if isinstance(self.filesystem, fs.LocalFileSystem):
-                if self._was_there and not self._is_there():
-                    raise FileNotFoundError(_NOT_THERE)
-                _write_locally(Path(self.root), Path(path), content)
+            if self._is_local:
+                self._write_locally(Path(path), content)
             else:
                 if self.filesystem.type_name not in _WITHOUT_FOLDERS:
                     self.filesystem.create_dir(f"{self.root}/{place.folder}", recursive=True)
-                with self.filesystem.open_output_stream(path) as stream:
+                with self.filesystem.open_output_stream(f"{self.root}/{path}") as stream:
                     stream.write(content)
         except OSError as error:
             with suppress(OSError):  # half a file, of which there can be many on a full disk
-                self.delete(place.path(name))
+                self.delete(path)
             raise StateUnavailable(
                 f"the keyed state cannot be written at {self.address}, in {place.folder}: {error}"
             ) from error
         self._was_there = True
         return name
 
-    def read(self, place: PartitionPlace, name: str) -> FileContent:
-        """Read a file. StateUnreadable: it is gone or damaged; StateUnavailable: retriable."""
+    def read(self, place: PartitionPlace, name: str) -> tuple[StateFile, Rows]:
+        """Read a file, and its rows. StateUnreadable: it is gone or damaged; StateUnavailable: retriable."""
         path = place.path(name)
         where = f"{self.address}: {path}"
         try:
-            content = self._content(path)
+            content = self._read_locally(path) if self._is_local else self._read_elsewhere(path)
         except FileNotFoundError as error:
-            if not self._is_there():
-                raise StateUnavailable(f"{where}: {_NOT_THERE}") from error
             raise StateUnreadable(f"{where}: {_unreadable('no such file')}") from error
         except OSError as error:
             raise StateUnavailable(f"{where}: the file of keyed state cannot be read: {error}") from error
         self._was_there = True
         if f"{zlib.crc32(content):08x}" != name.partition("-")[2][:8]:
             raise StateUnreadable(f"{where}: {_unreadable('other bytes than its name tells (a checksum)')}")
-        return _decoded(content, where)
+        return _decoded(name, content, where)
 
-    def _content(self, path: str) -> bytes:
-        """Read a file's bytes. FileNotFoundError: it is not there, though the folder of all files may be."""
+    def _read_locally(self, path: str) -> bytes:
+        """Read a file of the folder that is there now. FileNotFoundError: that has no such file.
+
+        The folder can vanish and come back at any time, as when a disk is mounted again. Found through a
+        descriptor of the folder, a file that is not there is not there in any case.
+        """
         try:
-            return self._bytes(path)
-        except FileNotFoundError:
-            if not self._is_there():
-                raise
-        # The folder may have come back after the first look, as when a disk is mounted again.
-        return self._bytes(path)
+            folder = os.open(self.root, os.O_RDONLY | os.O_DIRECTORY)
+        except FileNotFoundError as error:
+            raise StateUnavailable(f"{self.address}: {_NOT_THERE}") from error
+        try:
+            with open(path, "rb", opener=partial(os.open, dir_fd=folder)) as file:
+                return file.read()
+        finally:
+            os.close(folder)
 
-    def _bytes(self, path: str) -> bytes:
+    def _read_elsewhere(self, path: str) -> bytes:
         with self.filesystem.open_input_stream(f"{self.root}/{path}", compression=None) as stream:
             return bytes(stream.read())
 
-    def _is_there(self) -> bool:
-        """Whether the folder of all files is there. A store of objects has no folders."""
-        if self.filesystem.type_name in _WITHOUT_FOLDERS:
-            return True
-        return bool(self.filesystem.get_file_info(self.root).type is not fs.FileType.NotFound)
+    def _write_locally(self, path: Path, content: bytes) -> None:
+        root = Path(self.root)
+        if not self._was_there:
+            make_durably(root, 0o700)  # what is in it is unpickled
+        try:
+            for folder in reversed(path.parents[:-1]):
+                if not (root / folder).is_dir():
+                    (root / folder).mkdir(exist_ok=True)
+                    sync_directory((root / folder).parent)
+            with (root / path).open("xb") as file:
+                file.write(content)
+                file.flush()
+                os.fsync(file.fileno())
+            for each in {root / path.parent, root}:
+                sync_directory(each)
+        except FileNotFoundError as error:
+            raise OSError(_NOT_THERE) from error
 
     def size_bytes(self, paths: Sequence[str]) -> int:
         """How large files are together; missing ones count nothing. StateUnavailable: retriable."""
@@ -156,8 +165,7 @@ def merged_rows(files: StateFiles, manifest: StateManifest, component: str, inde
     place = manifest.place(component, index)
     merged: dict[Key, bytes] = {}
     for name in manifest.files(component, index):
-        content = files.read(place, name)
-        for key, value in zip(content.keys, content.values, strict=True):
+        for key, value in files.read(place, name)[1].items():
             if value is None:
                 merged.pop(key, None)
             else:
@@ -188,18 +196,6 @@ def _opened(address: str) -> tuple[Any, str]:
     return filesystem, root.rstrip("/")
 
 
-def _write_locally(root: Path, path: Path, content: bytes) -> None:
-    folder = path.parent
-    make_durably(root, 0o700)  # what is in it is unpickled
-    make_durably(folder)
-    with path.open("xb") as file:
-        file.write(content)
-        file.flush()
-        os.fsync(file.fileno())
-    for each in {folder, root}:
-        sync_directory(each)
-
-
 def _encoded(rows: Rows, after: Sequence[str]) -> bytes:
     keys = [pickle.dumps(key, PICKLE_PROTOCOL) for key in rows]
     values = list(rows.values())
@@ -214,7 +210,7 @@ def _encoded(rows: Rows, after: Sequence[str]) -> bytes:
     return bytes(memoryview(sink.getvalue()))
 
 
-def _decoded(content: bytes, where: str) -> FileContent:
+def _decoded(name: str, content: bytes, where: str) -> tuple[StateFile, Rows]:
     keys: list[Key] = []
     values: list[bytes | None] = []
     try:
@@ -231,11 +227,12 @@ def _decoded(content: bytes, where: str) -> FileContent:
             pickled, stored = (column.to_numpy(zero_copy_only=False).tolist() for column in batch.columns)
             keys += map(pickle.loads, pickled)
             values += stored
-        return FileContent(
-            keys=keys, values=values, after=tuple(said["after"]), payload_bytes=said["payload_bytes"]
-        )
+        rows = dict(zip(keys, values, strict=True))
+        after, payload_bytes = tuple(said["after"]), said["payload_bytes"]
     except (pa.ArrowException, LookupError, TypeError, ValueError) as error:
         raise StateUnreadable(f"{where}: {_unreadable(repr(error))}") from error
+    changes = rows.keys() if after else ()
+    return StateFile(name=name, payload_bytes=payload_bytes, keys=changes, after=after), rows
 
 
 def _unreadable(found: str) -> str:

@@ -10,14 +10,14 @@ kept is found where it was put.
 """
 
 import pickle
-from collections.abc import Callable, Collection, Container, Iterator, Mapping
-from typing import Any, Final
+from collections.abc import Callable, Collection, Container, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, NamedTuple
 
 from kinesis_spout.model.errors import InvalidConfig, StateUnreadable
-from kinesis_spout.storm.components.open_windows import OpenWindows
+from kinesis_spout.storm.components.open_windows import OpenWindows, rest_seconds
 from kinesis_spout.storm.components.tuples import try_unpickling, why_not
 from kinesis_spout.storm.graph.grouping import stable_hash
-from kinesis_spout.storm.state.result import Result, ResultKey
 
 PICKLE_PROTOCOL: Final = 5
 DELETED: Final = object()
@@ -29,6 +29,30 @@ _PLAIN_VALUES: Final = _PLAIN | {float}
 _CAN_BE_READ: Final = _PLAIN_VALUES | {OpenWindows}
 """The types of values that can be unpickled if they can be pickled. What is in windows was unpickled when it came
 here: unpickling it again would cost as much as to pickle it."""
+
+
+@dataclass(frozen=True, slots=True)
+class ResultKey:
+    """Names a result among the keys of a part of the state. No key of a bolt is equal to one."""
+
+    root: int
+
+
+class Result(NamedTuple):
+    """A tuple that a bolt with state has emitted, while its tree is not complete; see ``running.results``."""
+
+    stream: str
+    values: Sequence[Any]
+    task: int | None
+    """The task that it was emitted to, if that was chosen by ``emit_direct``."""
+    tries: int = 0
+    """How often its tree failed."""
+    not_before: float | None = None
+    """When it is emitted again, in processing time; None: it is sent."""
+
+    def after_failure(self, time: float) -> "Result":
+        tries = self.tries + 1
+        return self._replace(tries=tries, not_before=time + rest_seconds(tries))
 
 
 class UnfitValue(Exception):  # noqa: N818 - what was found; the runner says what follows

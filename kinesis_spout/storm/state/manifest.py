@@ -305,23 +305,17 @@ def merge_of(files: Sequence[StateFile], changed: Collection[Any], changed_bytes
     return Merge(keeps=keeps, keys=keys, after=tuple(dict.fromkeys((files[keeps - 1].name, *newest))))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CatchUp:
-    keeps_memory: bool
-    """Whether the files are applied to what is in memory; else to nothing."""
-    reads: tuple[str, ...] = ()
-
-
 def catch_up(
     held: Sequence[str] | None, wanted: Sequence[str], after: Callable[[str], Collection[str]]
-) -> CatchUp:
+) -> Sequence[str] | None:
     """Decide what to read to come from the state of the files ``held``, None without any, to that of ``wanted``.
 
-    ``after`` gives the states to which a file applies. It is called only for files that are read in any case.
+    Gives the files to apply to what is in memory; None: that is of no use, and all are to be read. ``after``
+    gives the states to which a file applies. It is called only for files that are read in any case.
     """
     if held is not None and tuple(held) == tuple(wanted):
-        return CatchUp(keeps_memory=True)
+        return ()
     for first in range(len(wanted) - 1, 0, -1):
         if held and held[-1] in after(wanted[first]):
-            return CatchUp(keeps_memory=True, reads=tuple(wanted[first:]))
-    return CatchUp(keeps_memory=False, reads=tuple(wanted))
+            return wanted[first:]
+    return None

@@ -7,7 +7,7 @@ from typing import Final, NamedTuple, TypeVar
 from kinesis_spout.kinesis.retry_policy import RetryPolicy, Tries
 from kinesis_spout.model.clock import SystemClock
 from kinesis_spout.model.errors import StateError
-from kinesis_spout.storm.state.files import FileContent, Rows, StateFiles, payload_bytes_of
+from kinesis_spout.storm.state.files import Rows, StateFiles, payload_bytes_of
 from kinesis_spout.storm.state.key_values import PartitionState
 from kinesis_spout.storm.state.manifest import (
     Merge,
@@ -58,28 +58,28 @@ class StatePartition:
             self.state.apply(written.changes)
             self._held = written.files
             return
-        read: dict[str, FileContent] = {}
+        read: dict[str, tuple[StateFile, Rows]] = {}
 
-        def content_of(name: str) -> FileContent:
+        def read_of(name: str) -> tuple[StateFile, Rows]:
             if name not in read:
                 read[name] = self._files.read(self._place, name)
             return read[name]
 
         held = None if self._held is None else _names(self._held)
-        step = catch_up(held, files, lambda name: content_of(name).after)
-        if step.keeps_memory and not step.reads:
+        reads = catch_up(held, files, lambda name: read_of(name)[0].after)
+        if reads is not None and not reads:
             return
-        contents = [content_of(name) for name in step.reads]
-        known = {file.name: file for file in self._held or ()}
+        rows = [read_of(name)[1] for name in (files if reads is None else reads)]
+        known = {file.name: file for file in self._held or ()} | {
+            name: file for name, (file, _) in read.items()
+        }
         self._held = None  # unless all of what follows succeeds
-        if not step.keeps_memory:
+        if reads is None:
             self.state.forget_stored()
-        for content in contents:
-            self.state.apply(dict(zip(content.keys, content.values, strict=True)))
-        for name, content in read.items():
-            known[name] = _described(name, content)
+        for each in rows:
+            self.state.apply(each)
         # A file that was merged elsewhere, and not read here, is not known: the list is then read as a whole.
-        self._held = [known.get(name) or _described(name, content_of(name)) for name in files]
+        self._held = [known.get(name) or read_of(name)[0] for name in files]
 
     def end_batch(self) -> StateUpdate | None:
         """Write what the micro-batch has changed, durably; None if it has changed nothing.
@@ -125,15 +125,6 @@ class StatePartition:
 
 def _names(files: Sequence[StateFile]) -> tuple[str, ...]:
     return tuple(file.name for file in files)
-
-
-def _described(name: str, content: FileContent) -> StateFile:
-    return StateFile(
-        name=name,
-        payload_bytes=content.payload_bytes,
-        keys=content.keys if content.after else (),
-        after=content.after,
-    )
 
 
 class StateParts:

@@ -12,10 +12,9 @@ from typing import Final
 
 from kinesis_spout.model.errors import StateUnreadable
 from kinesis_spout.storm.state.files import Key, StateFiles, merged_rows
-from kinesis_spout.storm.state.key_values import task_of
+from kinesis_spout.storm.state.key_values import ResultKey, task_of
 from kinesis_spout.storm.state.manifest import StateManifest, StateUpdate, life_folder
 from kinesis_spout.storm.state.partition import patiently
-from kinesis_spout.storm.state.result import ResultKey
 
 PASS_BYTES: Final = 128 * 1024 * 1024
 """About this much of the files, in compressed bytes, is spread over the new tasks at a time."""
@@ -98,26 +97,6 @@ def _is_deleted(files: StateFiles, path: str) -> bool:
     return True
 
 
-class Sweeper:
-    """Collects garbage after commits, now and then. Mutable."""
-
-    def __init__(self, files: StateFiles, straggler_seconds: float = STRAGGLER_SECONDS) -> None:
-        self._files = files
-        self._straggler_seconds = straggler_seconds
-        self._due_at = 0.0
-
-    def sweep(self, kept: Iterable[StateManifest], *, committing_since: float) -> int:
-        """Collect, if ``SWEEP_SECONDS`` have passed since the last time.
-
-        ``kept``: see ``collect_garbage``. ``committing_since``: when the commit that has just succeeded
-        began, in seconds since the epoch.
-        """
-        if committing_since < self._due_at:
-            return 0
-        self._due_at = committing_since + SWEEP_SECONDS
-        return collect_garbage(self._files, kept, modified_before=committing_since - self._straggler_seconds)
-
-
 class KeyedState:
     """A consumer's companion (see ``kinesis_spout.consumer.ports``), and the runner's. Mutable; thread-safe."""
 
@@ -126,7 +105,7 @@ class KeyedState:
         self.address = address
         self._parallelism = dict(parallelism)
         self._files = StateFiles(address)
-        self._sweeper = Sweeper(self._files)
+        self._sweep_at = 0.0
         self._lock = threading.Lock()
         self._current: StateManifest | None = None
         """The state that the next micro-batch begins with; None while it is not known: no shard is owned then."""
@@ -144,8 +123,9 @@ class KeyedState:
         """
         with self._lock:
             current, kept, committed_at = self._current, self.kept(), self._committed_at
-        if committed_at:
-            self._sweeper.sweep(kept, committing_since=committed_at)
+        if committed_at and committed_at >= self._sweep_at:
+            self._sweep_at = committed_at + SWEEP_SECONDS
+            collect_garbage(self._files, kept, modified_before=committed_at - STRAGGLER_SECONDS)
         for component, tasks in self._parallelism.items():
             if current is not None and current.components[component].parallelism != tasks:
                 laid_out = patiently(partial(rescale, self._files, current, component, tasks))

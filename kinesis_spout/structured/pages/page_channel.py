@@ -20,12 +20,11 @@ from typing import Final, Self
 import pyarrow as pa
 
 from kinesis_spout.processes.keyed_connections import HANDSHAKE_SECONDS, introduce
+from kinesis_spout.processes.message_channel import MessageChannel
 from kinesis_spout.structured.pages.page_buffer import Segment
 
 _MAX_REQUEST_BYTES: Final = 16 * 1024 * 1024
 _HAS_LOCAL_NAMES: Final = sys.platform == "linux"
-_SMALL_BYTES: Final = 1024
-"""A body of at most this size is sent together with its length."""
 _FORGIVE_AFTER_SECONDS: Final = 60.0
 """How long not to retry an unreachable server: each try can cost a time-out."""
 _ANSWER_SECONDS: Final = 60.0
@@ -35,9 +34,6 @@ _KEPT_CONNECTIONS: Final = 8
 
 _WANTED: Final = struct.Struct("!4Q")
 """A segment, and the rows to send at once of it."""
-_LENGTH: Final = struct.Struct("!Q")
-_TIME: Final = struct.Struct("@ll")
-"""Seconds and microseconds."""
 
 _log = logging.getLogger(__name__)
 
@@ -73,23 +69,8 @@ def listen_locally(name: str) -> socket.socket | None:
     return listening
 
 
-class PageChannel:
-    """One end of a connection over which pages are requested and sent. A message is its length and its bytes.
-
-    Mutable; owns its socket, which is authenticated; one thread's at a time. ``receive`` fails when nothing
-    comes for ``wait_seconds``.
-    """
-
-    def __init__(self, connected: socket.socket, *, wait_seconds: float | None) -> None:
-        self._socket = connected
-        self._wait_seconds = wait_seconds
-        connected.setblocking(True)
-        if connected.family != getattr(socket, "AF_UNIX", None):
-            # A message is sent as a length and a body: Nagle's algorithm would delay the body's end by 40 ms.
-            connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        if wait_seconds is not None and os.name != "nt":  # which takes such times in another form
-            time = _TIME.pack(int(wait_seconds), round(wait_seconds % 1 * 1e6))
-            connected.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, time)
+class PageChannel(MessageChannel):
+    """One end of a connection over which pages are requested and sent. Mutable."""
 
     @classmethod
     def connected(cls, address: PageServerAddress, *, wait_seconds: float) -> Self:
@@ -108,57 +89,16 @@ class PageChannel:
     def asked(self) -> list[tuple[Segment, int]]:
         """Wait for a request: the segments, each with how many rows to send at once."""
         request = self.receive(_MAX_REQUEST_BYTES)
-        if request.size % _WANTED.size:
-            raise OSError(f"expected a request for pages, got {request.size} bytes")
+        if len(request) % _WANTED.size:
+            raise OSError(f"expected a request for pages, got {len(request)} bytes")
         return [
             (Segment(page, offset, rows), max(1, rows_at_once))
             for page, offset, rows, rows_at_once in _WANTED.iter_unpack(request)
         ]
 
-    def close(self) -> None:
-        self._socket.close()
-
-    def is_quiet(self) -> bool:
-        """Whether the other end waits for a request: it neither closed the connection nor sent anything."""
-        self._socket.setblocking(False)
-        try:
-            self._socket.recv(1, socket.MSG_PEEK)
-        except BlockingIOError:
-            return True
-        except OSError:
-            return False
-        finally:
-            self._socket.setblocking(True)
-        return False
-
-    def send(self, body: bytes | pa.Buffer) -> None:
-        content = memoryview(body)
-        length = _LENGTH.pack(content.nbytes)
-        if content.nbytes <= _SMALL_BYTES:
-            self._socket.sendall(length + content)
-        else:
-            self._socket.sendall(length)
-            self._socket.sendall(content)
-
-    def receive(self, at_most: int | None = None) -> pa.Buffer:
-        """Wait for a message. Raises OSError, also if more than ``at_most`` bytes were announced."""
-        (size,) = _LENGTH.unpack(self._received(_LENGTH.size))
-        if at_most is not None and size > at_most:
-            raise OSError(f"expected a message of at most {at_most} bytes, got one of {size}")
-        return self._received(size)
-
-    def _received(self, size: int) -> pa.Buffer:
-        body = pa.allocate_buffer(size)
-        left = memoryview(body).cast("B")
-        while left:
-            try:
-                count = self._socket.recv_into(left, 0, socket.MSG_WAITALL)
-            except BlockingIOError as error:
-                raise TimeoutError(f"nothing came for {self._wait_seconds:g} s") from error
-            if not count:
-                raise ConnectionError("the other end closed the connection")
-            left = left[count:]
-        return body
+    def receive_buffer(self) -> pa.Buffer:
+        """Wait for a message in memory of Arrow's. Raises as ``receive``."""
+        return self.receive(allocate=pa.allocate_buffer)
 
 
 def _connect(address: PageServerAddress) -> socket.socket:
@@ -190,7 +130,7 @@ def fetch_segments(
         for number, segment in enumerate(segments, 1):
             left = segment.rows
             while left > 0:
-                body = channel.receive()
+                body = channel.receive_buffer()
                 batch = pa.ipc.read_record_batch(body, schema) if body.size else None
                 left -= segment.rows if batch is None else batch.num_rows
                 if number == len(segments) and left <= 0:

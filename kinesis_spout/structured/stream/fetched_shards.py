@@ -2,7 +2,7 @@
 
 import math
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from random import random
 from typing import TYPE_CHECKING, Final
 
@@ -13,12 +13,11 @@ from kinesis_spout.kinesis.read.user_records import HashKeys
 from kinesis_spout.model.clock import Clock
 from kinesis_spout.settings.source_options import StreamReadOptions
 from kinesis_spout.structured.offsets import QueryOffset, ShardOffset
-from kinesis_spout.structured.pages.fetch_processes import FetchProcesses
 from kinesis_spout.structured.pages.page_buffer import PageBuffer, ShardKey
 from kinesis_spout.structured.stream.planning import EVERYTHING, read_up_to
 from kinesis_spout.structured.stream.shard_fetcher import FetchCounters, ShardFetcher
 from kinesis_spout.structured.stream.stream_shards import StreamShards
-from shard_state import SequenceNumber, Shard
+from shard_state import PositionType, SequenceNumber, Shard
 
 if TYPE_CHECKING:
     from mypy_boto3_kinesis import KinesisClient
@@ -36,18 +35,16 @@ class FetchedShards:
         options: StreamReadOptions,
         *,
         client: "KinesisClient",
-        processes: FetchProcesses | None,
         prefetcher: Prefetcher,
-        streams: Mapping[str, StreamShards],
+        shards_of: Callable[[str], StreamShards],
         changed: threading.Condition,
         until: float | None,
         clock: Clock,
     ) -> None:
         self._options = options
         self._client = client
-        self._processes = processes
         self._prefetcher = prefetcher
-        self._streams = streams
+        self._shards_of = shards_of
         self._changed = changed
         self._until = until
         self._clock = clock
@@ -59,8 +56,19 @@ class FetchedShards:
         self._freed: dict[ShardKey, SequenceNumber] = {}
         self._getters: dict[str, ShardGetters] = {}
         """By stream."""
+        self._at_horizon: frozenset[ShardKey] = frozenset()
+        """The shards that the query begins to read at their oldest record, in this run."""
         self._left: list[ShardGetters] = []
         """Of streams that are gone."""
+
+    def begins_with(self, first: QueryOffset) -> None:
+        """Take in where the query begins, in this run: at its oldest record a shard has lost nothing yet."""
+        self._at_horizon = frozenset(
+            (name, shard_id)
+            for name, stream in first.streams.items()
+            for shard_id, shard in stream.shards.items()
+            if shard.position.type is PositionType.TRIM_HORIZON
+        )
 
     def follow(self, readable: Mapping[ShardKey, ShardOffset]) -> None:
         """Read these shards and no others, each from where it stands; free what is before that."""
@@ -173,7 +181,7 @@ class FetchedShards:
     def _open(self, key: ShardKey, shard: ShardOffset) -> ShardFetcher:
         stream, shard_id = key
         options = self._options
-        listed = self._streams[stream].listed.get(shard_id)
+        listed = self._shards_of(stream).listed.get(shard_id)
         getter = self._getters_of(stream).open(
             shard_id,
             shard.position,
@@ -196,6 +204,7 @@ class FetchedShards:
             clock=self._clock,
             found_children=self._found_children,
             position=shard.position,
+            begins_at_horizon=key in self._at_horizon,
         )
 
     def _getters_of(self, stream: str) -> ShardGetters:
@@ -204,15 +213,14 @@ class FetchedShards:
                 self._client,
                 stream,
                 self._options.read,
-                lister=self._streams[stream],
-                fetch_arrow=self._processes,
+                lister=self._shards_of(stream),
                 clock=self._clock,
             )
         return self._getters[stream]
 
     def _found_children(self, stream: str, children: Sequence[Shard]) -> None:
         if self._until is None:  # what was born after the query began is left to the next one
-            self._streams[stream].found(children)
+            self._shards_of(stream).found(children)
 
     def _close(self, key: ShardKey) -> None:
         self._fetchers.pop(key).close()

@@ -13,12 +13,14 @@ The streams that the options name must exist, or the query ends. Those that a pa
 
 import logging
 import threading
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from kinesis_spout.consumer.open_streams import OpenStreams
 from kinesis_spout.kinesis import KinesisShardLister, Prefetcher
 from kinesis_spout.kinesis.read.prefetcher import Blocking
 from kinesis_spout.model.clock import Clock
-from kinesis_spout.model.errors import KinesisSpoutError, StreamNotFound, StreamRecreated
+from kinesis_spout.model.errors import StreamNotFound, StreamRecreated
 from kinesis_spout.ports import is_same_creation
 from kinesis_spout.settings.grammar.shard_positions import resolved_now
 from kinesis_spout.settings.grammar.stream_names import is_pattern, is_younger
@@ -34,8 +36,12 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 
-class QueryStreams:
-    """Mutable; guarded by ``changed``, which the caller holds, but for the methods that do I/O."""
+class QueryStreams(OpenStreams[str, StreamShards]):
+    """The shards of each stream that is read, by its name or ARN.
+
+    Mutable; guarded by ``changed``, which the caller holds, but for the methods that do I/O. A stream that is gone
+    stays open until all that was read of it is done.
+    """
 
     def __init__(
         self,
@@ -47,6 +53,7 @@ class QueryStreams:
         is_bounded: bool,
         clock: Clock,
     ) -> None:
+        super().__init__(lock=changed, look_seconds=options.stream_list_interval_seconds)
         self._options = options
         self._client = client
         self._prefetcher = prefetcher
@@ -55,21 +62,13 @@ class QueryStreams:
         self._clock = clock
         self._named = frozenset(part for part in options.streams if not is_pattern(part))
         self._has_patterns = len(self._named) < len(options.streams)
-        self.shards: dict[str, StreamShards] = {}
-        """The shards of each stream that is read, by its name or ARN."""
-        self._leaving: set[str] = set()
-        """Streams that are gone, with records not yet handed out."""
-        self._gone: set[str] = set()
-        """Streams that were in an offset, or were read, and do not exist now."""
         self._began: float | None = None
         self._begun: dict[str, tuple[StreamOffset, bool]] = {}
         """Where a stream begins that no offset has yet, and whether LATEST was resolved for it."""
-        self._told: dict[str, str] = {}
-        """Logged reasons why a stream cannot be read yet."""
         self._failure: Exception | None = None
 
     def listed(self) -> dict[str, list[Shard]]:
-        return {name: list(stream.listed.values()) for name, stream in self.shards.items()}
+        return {name: list(stream.listed.values()) for name, stream in self.current.items()}
 
     # With I/O, so not under the lock
 
@@ -78,12 +77,12 @@ class QueryStreams:
         for name in streams_at_start(self._options.streams, self._client, self._clock):
             self._open(name)
         if self._has_patterns and not self._is_bounded:
-            self._prefetcher.submit(Blocking(self._look), self._next_look())
+            self._prefetcher.submit(Blocking(self._look_again), self._next_look())
 
     def rejoin(self, offset: QueryOffset) -> None:
         """Open the streams of an offset that are not read, unless they are known to be gone."""
         with self._changed:
-            missing = [name for name in offset.streams if name not in self.shards and name not in self._gone]
+            missing = [name for name in offset.streams if name not in self.current and name not in self.gone]
         for name in missing:
             self._open(name)
 
@@ -95,21 +94,13 @@ class QueryStreams:
             if name in self._named:
                 raise
             with self._changed:
-                self._gone.add(name)
-            self._tell_end(name, error)
+                self._say_gone(name, error)
             return
         self._join(name, shards)
 
-    def _look(self) -> float | None:
+    def _look_again(self) -> float | None:
         try:
-            found = find_streams(self._options.streams, self._client, self._clock)
-            self._told.pop("", None)
-            with self._changed:
-                new = [name for name in found if name not in self.shards]
-            for name in new:
-                self._open_late(name)
-        except KinesisSpoutError as error:
-            self._tell("", f"streams cannot be listed now: {error}")
+            self.open_new()
         except Exception as error:  # noqa: BLE001 - not hidden: the reader raises it
             with self._changed:
                 self._failure = error
@@ -117,19 +108,18 @@ class QueryStreams:
             return None
         return self._next_look()
 
-    def _open_late(self, name: str) -> None:
-        """Open a stream while others are read. An error is logged, and the opening is tried again."""
-        shards = self._unopened(name)
-        try:
-            shards.load_once()
-        except KinesisSpoutError as error:
-            # Kinesis lists streams for a while after their deletion has begun.
-            if name not in self._gone or not isinstance(error, StreamNotFound):
-                self._tell(name, f"stream {name} cannot be read yet: {error}")
-            return
-        self._told.pop(name, None)
-        self._join(name, shards)
-        _log.info("stream %s is read from now on", name)
+    def _find(self) -> Mapping[str, str]:
+        return {name: name for name in find_streams(self._options.streams, self._client, self._clock)}
+
+    def _open_late(self, found: str) -> StreamShards:
+        shards = self._unopened(found)
+        shards.load_once()
+        return shards
+
+    def _joined(self, _name: str, made: StreamShards) -> None:
+        if not self._is_bounded:
+            period = self._options.shard_list_seconds
+            self._prefetcher.submit(Blocking(made.refresh), self._clock.monotonic() + period)
 
     def _unopened(self, name: str) -> StreamShards:
         return StreamShards(
@@ -140,25 +130,8 @@ class QueryStreams:
             clock=self._clock,
         )
 
-    def _join(self, name: str, shards: StreamShards) -> None:
-        with self._changed:
-            if name in self.shards:
-                return  # found twice at the same time
-            self.shards[name] = shards
-            self._gone.discard(name)
-        if not self._is_bounded:
-            period = self._options.shard_list_seconds
-            self._prefetcher.submit(Blocking(shards.refresh), self._clock.monotonic() + period)
-
     def _next_look(self) -> float:
-        return self._clock.monotonic() + self._options.stream_list_interval_seconds
-
-    def _tell(self, what: str, message: str) -> None:
-        if self._told.get(what) != message:
-            self._told[what] = message
-            _log.error(
-                "%s; it is tried again every %g s", message, self._options.stream_list_interval_seconds
-            )
+        return self._clock.monotonic() + self._look_seconds
 
     # Under the lock
 
@@ -168,7 +141,7 @@ class QueryStreams:
         if self._has_patterns and self._began is None:
             self._began = now
         return QueryOffset(
-            streams={name: stream.first_offset(start, now) for name, stream in self.shards.items()},
+            streams={name: stream.first_offset(start, now) for name, stream in self.current.items()},
             unlogged=resolved_now(start, now, "option initialPosition") != start,
             began=self._began,
         )
@@ -180,8 +153,8 @@ class QueryStreams:
             self._began = self._clock.time() if start.began is None else start.began
         streams: dict[str, StreamOffset] = {}
         # What is left out must be logged before it can come back, and LATEST before anything is read.
-        unlogged = start.unlogged or not start.streams.keys() <= self.shards.keys()
-        for name, shards in self.shards.items():
+        unlogged = start.unlogged or not start.streams.keys() <= self.current.keys()
+        for name, shards in self.current.items():
             known = start.streams.get(name)
             if known is None:
                 streams[name], is_resolved = self._beginning(name, shards)
@@ -228,7 +201,7 @@ class QueryStreams:
         """Raise what ended the listing of streams or shards; not for a stream that is gone."""
         if self._failure is not None:
             raise self._failure
-        for name, stream in self.shards.items():
+        for name, stream in self.current.items():
             if stream.failure is not None and not self.ends(name, stream.failure):
                 raise stream.failure
 
@@ -236,26 +209,16 @@ class QueryStreams:
         """Whether an error ends this stream alone; if so, ends it."""
         if name in self._named or not isinstance(error, StreamNotFound):
             return False
-        if name not in self._leaving:
-            self._leaving.add(name)
-            self._tell_end(name, error)
+        if name not in self.gone:
+            self._say_gone(name, error)
         return True
 
     @property
     def leaving(self) -> frozenset[str]:
-        return frozenset(self._leaving)
+        """The streams that are gone, with records not yet handed out."""
+        return frozenset(self.current.keys() & self.gone.keys())
 
     def leave(self, name: str) -> None:
         """Stop reading a stream that is gone and completely done."""
-        self._leaving.discard(name)
-        self._gone.add(name)
-        del self.shards[name]
+        self._left(name)
         self._begun.pop(name, None)
-
-    def _tell_end(self, name: str, error: Exception) -> None:
-        _log.error(
-            "stream %s has ended: %s. The other streams are read on; it is looked for every %g s",
-            name,
-            error,
-            self._options.stream_list_interval_seconds,
-        )

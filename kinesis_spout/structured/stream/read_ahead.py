@@ -10,16 +10,15 @@ from kinesis_spout.model.clock import Clock, SystemClock
 from kinesis_spout.settings.source_options import StreamReadOptions
 from kinesis_spout.structured.data_loss import lose
 from kinesis_spout.structured.offsets import QueryOffset, ShardOffset
-from kinesis_spout.structured.pages.fetch_processes import FetchProcesses
 from kinesis_spout.structured.pages.page_buffer import ShardKey, StoredPage
 from kinesis_spout.structured.pages.page_channel import PageServerAddress
 from kinesis_spout.structured.pages.page_server import PageServer, advertised_host
-from kinesis_spout.structured.source_progress import SourceProgress
 from kinesis_spout.structured.stream.fetched_shards import FetchedShards
 from kinesis_spout.structured.stream.partitions import ShardRange
 from kinesis_spout.structured.stream.planning import BatchLimits, MicroBatchPlan, patience_seconds, plan_batch
 from kinesis_spout.structured.stream.query_log import QueryLog
 from kinesis_spout.structured.stream.query_streams import QueryStreams
+from kinesis_spout.structured.stream.source_progress import SourceProgress
 
 _LONGEST_WAIT_SECONDS: Final = 1.0
 """How long a call waits for records. Spark repeats it at once; waiting here saves 100 calls."""
@@ -44,8 +43,6 @@ class ReadAhead:
         self._changed = threading.Condition()
         self._prefetcher = Prefetcher(most=options.fetch_threads, clock=self._clock)
         client = options.client.connect()
-        count = options.fetch_processes
-        self._processes = FetchProcesses(count, options.client) if count else None
         self.streams = QueryStreams(
             options,
             client,
@@ -57,9 +54,8 @@ class ReadAhead:
         self._fetched = FetchedShards(
             options,
             client=client,
-            processes=self._processes,
             prefetcher=self._prefetcher,
-            streams=self.streams.shards,
+            shards_of=lambda stream: self.streams.current[stream],
             changed=self._changed,
             until=until,
             clock=self._clock,
@@ -73,6 +69,8 @@ class ReadAhead:
         self._done_records = 0
         self._done_bytes = 0
         self._current: QueryOffset | None = None
+        self._first: QueryOffset | None = None
+        """Where the query begins, if it has no checkpoint yet."""
         self._query_log = QueryLog(options.streams)
 
     def open(self) -> None:
@@ -85,7 +83,8 @@ class ReadAhead:
         now, start = self._clock.time(), self._options.start
         self._query_log.resolved(start.default, start.default.resolved(now))
         with self._changed:
-            return self.streams.first_offset()
+            self._first = self.streams.first_offset()
+            return self._first
 
     def advance(self, start: QueryOffset) -> QueryOffset:
         """Continue from ``start``, up to which everything is done: free it, and read what follows.
@@ -94,6 +93,8 @@ class ReadAhead:
         ``StreamRecreated`` where a stream is not the one that the offset was made for (``failOnDataLoss``).
         """
         with self._changed:
+            if self._current is None and start == self._first:
+                self._fetched.begins_with(start)
             for name in self.streams.leaving:
                 if self._fetched.leave(name):
                     self.streams.leave(name)
@@ -186,7 +187,7 @@ class ReadAhead:
                 self._range((name, shard_id), shard, is_here=is_here)
                 for name, stream in end.streams.items()
                 for shard_id, shard in stream.shards.items()
-                if shard.read is not None and name in self.streams.shards
+                if shard.read is not None and name in self.streams.current
             ]
 
     def settings_of(self, end: QueryOffset) -> ReadSettings:
@@ -218,7 +219,7 @@ class ReadAhead:
             ]
             behind = self._fetched.behind()
             return SourceProgress(
-                streams=tuple(self.streams.shards),
+                streams=tuple(self.streams.current),
                 mode="polling" if self._options.read.fan_out_consumer is None else "efo",
                 min_ms_behind_latest=min(behind, default=0),
                 avg_ms_behind_latest=round(sum(behind) / len(behind)) if behind else 0,
@@ -241,8 +242,6 @@ class ReadAhead:
             self._fetched.close()
         self._fetched.close_subscriptions()
         self._prefetcher.close()
-        if self._processes is not None:
-            self._processes.close()
         if self._server is not None:
             self._server.close()
 
@@ -282,7 +281,7 @@ class ReadAhead:
         """Report what a replayed batch has of streams that were deleted since."""
         for name, stream in end.streams.items():
             rows = sum(shard.read.rows for shard in stream.shards.values() if shard.read is not None)
-            if rows and name not in self.streams.shards:
+            if rows and name not in self.streams.current:
                 lose(
                     f"expected the stream {name!r}, of which a batch that is repeated has {rows} records, found "
                     "none: it was deleted",

@@ -64,6 +64,7 @@ class ShardFetcher(ShardReader[ArrowPage]):
         clock: Clock,
         found_children: Callable[[str, tuple[Shard, ...]], None],
         position: Position,
+        begins_at_horizon: bool,
     ) -> None:
         super().__init__(prefetcher, room, lock=changed, clock=clock, periods=periods)
         self.shard = shard
@@ -75,6 +76,8 @@ class ShardFetcher(ShardReader[ArrowPage]):
         self._until = until
         self._found_children = found_children
         self._throttles_seen = 0
+        self._begins_at_horizon = begins_at_horizon
+        """Nothing was read yet of what retention left when the query began; the oldest record may be any."""
         self._closed = False
         self.at_end = False
         """The closed shard's end was read."""
@@ -132,6 +135,7 @@ class ShardFetcher(ShardReader[ArrowPage]):
         if self._closed:
             return None
         self._count()
+        self._begins_at_horizon &= not rows and page.since is None
         if rows:
             self._buffer.append(self.shard, page.batch, page.size_bytes)
         self._counters.aggregates += page.aggregates
@@ -176,7 +180,12 @@ class ShardFetcher(ShardReader[ArrowPage]):
             self._count()
             self._note_failure()
             return read_again_at(self._clock.monotonic(), self.ready_at)
-        if reaction.action is Action.END_SHARD and not self._settings.fail_on_data_loss:
+        if reaction.action is Action.END_SHARD and self._begins_at_horizon:
+            _log.info(
+                "%s is gone before its first read: there is no record left of it to begin at", self.shard[1]
+            )
+            self.at_end = True
+        elif reaction.action is Action.END_SHARD and not self._settings.fail_on_data_loss:
             lose(str(error), fail=False)
             self._counters.data_losses += 1
             self.at_end = True

@@ -10,8 +10,7 @@ import logging
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Final, NoReturn
+from typing import Any, Final, NoReturn
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
@@ -25,10 +24,6 @@ from kinesis_spout.structured.offsets import QueryOffset
 from kinesis_spout.structured.stream.partitions import ShardRanges, in_tasks, read_ranges
 from kinesis_spout.structured.stream.planning import BatchLimits
 from kinesis_spout.structured.stream.read_ahead import ReadAhead
-
-if TYPE_CHECKING:
-    from kinesis_spout.structured.published.published_progress import PublishedProgress
-
 
 # Spark's read limits came with PySpark 4.2; before it, Spark does not ask for any.
 try:
@@ -86,22 +81,18 @@ class KinesisStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def __init__(self, options: StreamReadOptions) -> None:
         self._options = options
         self._ahead: ReadAhead | None = None
-        self._published: PublishedProgress | None = None
         self._until: float | None = None
         self._latest: dict[str, Any] | None = None
         """The end of the last batch; PySpark before 4.2 does not pass it."""
 
     def __reduce__(self) -> tuple[type["KinesisStreamReader"], tuple[StreamReadOptions]]:
-        """Only the options travel; executors know nothing of ZooKeeper, and get no password for it."""
-        return KinesisStreamReader, (replace(self._options, published_in=None),)
+        """Only the options travel."""
+        return KinesisStreamReader, (self._options,)
 
     @one_message()
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
         """Spark asks again when it replays the first batch: so every end offset alone defines its data."""
-        first = self._opened().first_offset()
-        if self._published is not None:
-            first = self._published.start(first)
-        self._latest = first.as_document()
+        self._latest = self._opened().first_offset().as_document()
         return self._latest
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
@@ -133,20 +124,12 @@ class KinesisStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         known = QueryOffset.from_document(document, self._options.streams)
         ahead = self._opened()
         ahead.streams.rejoin(known)
-        moved = None if self._published is None else self._published.moved(known, ahead.first_offset)
-        if moved is not None:
-            self._latest = moved.as_document()
-            return self._latest
         current = ahead.advance(known)
-        if self._published is not None:
-            self._published.publish(current)
         end = ahead.wait_for_batch(current, self._limits(limit))
         if end is None and current.unlogged:
             # An empty batch, so that Spark's log has what LATEST was before anything is read, and which
             # streams are gone before one of the same name can come.
             end = current.without_read()
-        if end is None and self._until is not None and self._published is not None:
-            self._published.finish()
         self._latest = document if end is None else end.as_document()
         return self._latest
 
@@ -162,8 +145,6 @@ class KinesisStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         offset = QueryOffset.from_document(end, self._options.streams)
         ahead = self._opened()
         ahead.streams.rejoin(offset)
-        if self._published is not None:
-            self._published.replays(QueryOffset.from_document(start, self._options.streams))
         ranges = ahead.ranges(offset)
         options = self._options
         settings = ahead.settings_of(offset).for_one_of(len(ranges))
@@ -181,9 +162,6 @@ class KinesisStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def stop(self) -> None:
         """End the threads. Spark calls this only after an error; else it ends the process."""
-        if self._published is not None:
-            self._published.close()
-            self._published = None
         if self._ahead is not None:
             self._ahead.close()
             self._ahead = None
@@ -192,11 +170,6 @@ class KinesisStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if self._ahead is None:
             print_log_lines(level=self._options.log_level, spell=as_option)
             ahead = ReadAhead(self._options, until=self._until)
-            if self._options.published_in is not None:
-                # Imported here, because executors do not need it.
-                from kinesis_spout.structured.published.published_progress import PublishedProgress  # noqa: PLC0415
-
-                self._published = PublishedProgress.of(self._options)
             try:
                 ahead.open()
             except BaseException:

@@ -23,7 +23,7 @@ from pyspark import TaskContext
 from pyspark.sql import datasource
 from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 
-from kinesis_spout.dead_letters.sink_url import needs_jvm
+from kinesis_spout.dead_letters.sink_url import check_url
 from kinesis_spout.model.errors import InvalidConfig
 from kinesis_spout.processes.worker_log import print_log_lines
 from kinesis_spout.settings.table.spelling import as_option
@@ -54,7 +54,8 @@ class _Writing:
                 "mode: expected append, got overwrite; records of a stream cannot be replaced. Say "
                 '.mode("append") for a write, .outputMode("append") or "update" for a streaming one'
             )
-        check_dead_letters(options.dead_letters)
+        if options.dead_letters is not None:
+            check_url(options.dead_letters)
         self._options = options
         self._columns = WrittenColumns.of(schema, partition_key=options.partition_key, stream=options.stream)
 
@@ -99,12 +100,3 @@ class KinesisStreamWriter(_Writing, DataSourceStreamArrowWriter):
 
 def _what(batch: int | None) -> str:
     return "Write" if batch is None else f"Micro-batch {batch}"
-
-
-def check_dead_letters(url: str | None) -> None:
-    """Refuse dead letters that a task cannot write to."""
-    if url is not None and needs_jvm(url):
-        raise InvalidConfig(
-            f"deadLetters: expected a directory, file:///directory, s3://bucket/prefix or kinesis://stream, got "
-            f"{url!r}; other file systems are reached through a JVM, which the Python tasks that write do not have"
-        )

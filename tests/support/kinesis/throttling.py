@@ -11,7 +11,7 @@ from kinesis_spout.testing import ManualClock, SteppedProducer
 from tests.support.kinesis.writable import THROTTLED, WritableKinesis
 
 if TYPE_CHECKING:
-    from kinesis_spout.producer.outbox import WorkToDo
+    from kinesis_spout.producer.sender import WorkToDo
 
 CALL_SECONDS = 0.01
 _LOOK_SECONDS = 0.02

@@ -9,7 +9,7 @@ from typing import Any, Final
 from kinesis_spout.storm import DEFAULT_STREAM, BasicBolt, ShellBolt, Spout, Stream, TopologyBuilder, Tuple
 from kinesis_spout.storm.hosting.processes.children import ChildKey
 from kinesis_spout.storm.local import LocalTopology
-from kinesis_spout.storm.running.counts import Metric
+from kinesis_spout.storm.running.counts import ComponentMetric
 from tests.support.spark.micro_batch_world import DeliveryLog
 
 ROOT: Final = Path(__file__).parents[3]
@@ -45,7 +45,7 @@ class Collected:
         self.values: list[list[Any]] = []
         self.ids: list[Any] = []
         self.errors: list[str] = []
-        self.metrics: dict[str, Metric] = {}
+        self.metrics: dict[str, ComponentMetric] = {}
 
     def emit(self, values: Sequence[Any], message_id: Any = None, stream: str = DEFAULT_STREAM) -> None:
         assert stream == DEFAULT_STREAM
@@ -56,7 +56,7 @@ class Collected:
         self.errors.append(str(error))
 
     def report_metric(self, name: str, value: Any) -> None:
-        self.metrics.setdefault(name, Metric()).report(value)
+        self.metrics.setdefault(name, ComponentMetric()).report(value)
 
 
 def command(how: str) -> list[str]:

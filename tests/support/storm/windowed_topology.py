@@ -20,7 +20,7 @@ from kinesis_spout.storm import (
     WindowedBolt,
 )
 from kinesis_spout.storm.local import LocalResult, LocalTopology
-from kinesis_spout.storm.running.clocks import Ticks
+from kinesis_spout.storm.running.clocks import BatchTicks
 from kinesis_spout.testing import ManualClock
 
 RAISES: set[int] = set()
@@ -119,7 +119,7 @@ class Local(LocalTopology):
     read_to: float | None = None
     """Up to when the stream was read, where records wait on it, as in a backlog."""
 
-    def _ticks_now(self, spout: str) -> Ticks:
+    def _ticks_now(self, spout: str) -> BatchTicks:
         ticks = super()._ticks_now(spout)
         return ticks if self.read_to is None else replace(ticks, read_to=self.read_to)
 

@@ -11,7 +11,7 @@ from kinesis_spout.cli.app import app
 from kinesis_spout.cli.output import Terminal
 from kinesis_spout.kinesis import ReadSettings
 from kinesis_spout.operations.stored_progress import StoredProgress
-from kinesis_spout.operations.world import Stream, World
+from kinesis_spout.operations.world import StreamAccess, World
 from kinesis_spout.ports import CheckpointWrite, DeadLetterSink
 from kinesis_spout.settings import SpoutConfig
 from kinesis_spout.testing import (
@@ -82,10 +82,10 @@ class FakeWorld(World):
                 applications=self.applications,
             )
 
-    def stream(self, config: SpoutConfig) -> Stream:
+    def stream(self, config: SpoutConfig) -> StreamAccess:
         assert config.stream_name == "orders"
         self.opened.append("stream")
-        return Stream(
+        return StreamAccess(
             lister=InMemoryShardLister(self.kinesis),
             open_getter=lambda shard_id, position: InMemoryShardGetter(
                 self.kinesis, shard_id, position, settings=ReadSettings(deaggregate=config.deaggregate)

@@ -7,10 +7,15 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import boto3
 import pytest
+from botocore.credentials import Credentials
+from moto.core.models import DEFAULT_ACCOUNT_ID
+from moto.moto_server.werkzeug_app import DomainDispatcherApplication, create_backend_app
+from moto.s3.models import s3_backends
+from werkzeug.serving import make_server
 
 from kinesis_spout.dead_letters import s3
 from kinesis_spout.dead_letters.s3 import S3Sink
@@ -90,18 +95,66 @@ def test_missing_credentials_are_said_with_what_to_do() -> None:
         S3Sink("s3://letters/dead", session=Anonymous).write([letter(1)])
 
 
-@pytest.mark.usefixtures("endpoint")
-def test_credentials_that_were_renewed_are_used(monkeypatch: pytest.MonkeyPatch) -> None:
-    sessions = [a_session()]
-    sink = S3Sink("s3://letters/dead", session=lambda: sessions[0])
+@pytest.fixture
+def seen(endpoint: str) -> Iterator[tuple[str, list[str]]]:
+    """Give another endpoint of S3, and what each request is signed with: access key, region and token."""
+    assert endpoint, "it has the bucket"
+    found: list[str] = []
+    s3 = DomainDispatcherApplication(create_backend_app)
+
+    def asked(environ: dict[str, Any], start_response: Any) -> Any:
+        key, _, region, *_ = environ["HTTP_AUTHORIZATION"].partition("Credential=")[2].split("/")
+        found.append(f"{key} {region} {environ.get('HTTP_X_AMZ_SECURITY_TOKEN')}")
+        return s3(environ, start_response)
+
+    server = make_server("127.0.0.1", 0, asked, threaded=True)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    yield f"http://127.0.0.1:{server.server_port}", found
+    server.shutdown()
+    server.server_close()
+
+
+def test_credentials_that_were_renewed_are_used_with_their_token(seen: tuple[str, list[str]]) -> None:
+    class Renewed(boto3.Session):
+        """A role's session: other keys from time to time."""
+
+        number = 0
+
+        def get_credentials(self) -> Credentials:
+            return Credentials(f"AKID{self.number}", "x", f"token{self.number}")
+
+    address, signed = seen
+    session = Renewed(region_name="eu-west-1")
+    sink = S3Sink(f"s3://letters/dead?endpoint_override={address}", session=lambda: session)
     sink.write([letter(1)])
-    renewed = boto3.Session(aws_access_key_id="AKIDOFANOTHER", aws_secret_access_key="x").get_credentials()
-    monkeypatch.setattr(sessions[0], "get_credentials", lambda: renewed)
+    assert set(signed) == {"AKID0 eu-west-1 token0"}
+    signed.clear()
+    session.number = 1
     sink.write([letter(2)])
-    assert isinstance(sink._lines, s3._S3Prefix)
-    assert sink._lines._opened is not None
-    assert sink._lines._opened[0].access_key == "AKIDOFANOTHER"
     assert len(list(sink.read())) == 2
+    assert set(signed) == {"AKID1 eu-west-1 token1"}
+
+
+def test_the_settings_of_the_spout_say_whose_credentials_are_used(seen: tuple[str, list[str]]) -> None:
+    address, signed = seen
+    aws = KinesisClientSettings(
+        aws_access_key_id="AKIDOFTHESPOUT", aws_secret_access_key="x", region="eu-west-1"
+    )
+    sink = open_sink(f"s3a://letters/dead?endpoint_override={address}", aws=aws)
+    sink.check_writable()
+    sink.write([letter(1)])
+    assert set(signed) == {"AKIDOFTHESPOUT eu-west-1 None"}
+    assert len(keys_in("letters")) == 1
+
+
+@pytest.mark.usefixtures("endpoint")
+def test_letters_beyond_one_page_of_the_listing_are_read() -> None:
+    stored = s3_backends[DEFAULT_ACCOUNT_ID]["aws"]
+    for number in range(1_003):
+        stored.put_object("letters", f"many/another-{number:04d}.jsonl", b"")
+    sink = S3Sink("s3://letters/many", session=a_session)
+    sink.write([letter(1)])
+    assert list(sink.read()) == [letter(1)]
 
 
 @pytest.mark.parametrize(
@@ -116,22 +169,9 @@ def test_credentials_that_were_renewed_are_used(monkeypatch: pytest.MonkeyPatch)
     ],
 )
 def test_what_is_no_place_is_refused_and_shows_no_secret(url: str) -> None:
-    with pytest.raises(InvalidConfig, match="dead_letters: expected s3://bucket/prefix") as caught:
+    with pytest.raises(InvalidConfig, match=r"dead_letters: expected .*s3://bucket/prefix") as caught:
         open_sink(url)
     assert "hush" not in str(caught.value)
-
-
-@pytest.mark.usefixtures("endpoint")
-def test_the_settings_of_the_spout_say_whose_credentials_are_used() -> None:
-    aws = KinesisClientSettings(
-        aws_access_key_id="AKIDOFTHESPOUT", aws_secret_access_key="x", region="eu-west-1"
-    )
-    sink = open_sink("s3://letters/dead", aws=aws)
-    sink.write([letter(1)])
-    assert isinstance(sink, S3Sink)
-    assert isinstance(sink._lines, s3._S3Prefix)
-    assert sink._lines._credentials().access_key == "AKIDOFTHESPOUT"
-    assert sink._lines._region == "eu-west-1"
 
 
 class NoTunnels(http.server.BaseHTTPRequestHandler):

@@ -48,3 +48,9 @@ def test_a_kinesis_url_is_a_stream_reached_with_the_client_given() -> None:
 def test_a_local_sink_is_opened_without_touching_the_disk(tmp_path: Path) -> None:
     assert isinstance(open_sink(str(tmp_path / "dead")), JsonLinesSink)
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("url", ["abfs://c@a.dfs/dead", "https://host/dead", "hdfs://", "nosuch://x/y"])
+def test_a_url_of_nothing_that_takes_letters_is_refused(url: str) -> None:
+    with pytest.raises(InvalidConfig, match="dead_letters: expected a directory, file:///directory, s3://"):
+        open_sink(url)

@@ -133,32 +133,17 @@ def test_each_judgement_is_one_of_three_and_has_a_reason() -> None:
 
 
 def rows_of_operations() -> Iterator[str]:
+    """A row for each operation that is called, and one for all that are not called for the same reason."""
     for name, (judgement, reason) in sorted(JUDGED["operations"].items()):
-        yield f"| `{name}` | {judgement} | {reason} |"
-
-
-def rows_of_members() -> Iterator[str]:
-    for structure, judgements in sorted(JUDGED["members"].items()):
-        used = ", ".join(f"`{member}`" for member in judgements.get(USED, ()))
-        yield f"| `{structure}` | {used} | {others(judgements, NO_USE)} | {others(judgements, NOT_YET)} |"
-
-
-def others(judgements: dict[str, Any], judgement: str) -> str:
-    """Name the members of a judgement, those of one reason together."""
-    reasons = sorted(judgements.get(judgement, {}).items(), key=lambda item: item[1])
-    return "; ".join(
-        f"{', '.join(f'`{member}`' for member, _ in together)}: {reason}"
-        for reason, together in groupby(reasons, key=lambda item: item[1])
-    )
+        if judgement == USED:
+            yield f"| `{name}` | {judgement} | {reason} |"
+    others = sorted((*told, name) for name, told in JUDGED["operations"].items() if told[0] != USED)
+    for (judgement, reason), together in groupby(others, key=lambda each: each[:2]):
+        yield f"| {', '.join(f'`{name}`' for *_, name in together)} | {judgement} | {reason} |"
 
 
 def tables() -> dict[str, str]:
-    operations = "| operation | | what for, or why not |\n| --- | --- | --- |"
-    members = "| structure | used | of no use here | not yet |\n| --- | --- | --- | --- |"
-    return {
-        "operations": "\n".join((operations, *rows_of_operations())),
-        "members": "\n".join((members, *rows_of_members())),
-    }
+    return {"operations": "\n".join(("| operation | | why |\n| --- | --- | --- |", *rows_of_operations()))}
 
 
 def test_the_page_says_what_was_judged() -> None:

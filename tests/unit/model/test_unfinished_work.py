@@ -28,7 +28,7 @@ from kinesis_spout.model.unfinished_work import (
     refuse_unfinished,
     refuse_unfinished_function,
 )
-from kinesis_spout.producer.ticket import Ticket
+from kinesis_spout.producer.tickets import Ticket
 from kinesis_spout.spark import each_record
 from kinesis_spout.spark.tasks.handlers import ArrowHandler
 from kinesis_spout.storm import (

@@ -83,6 +83,7 @@ def test_the_commands_of_the_pages_exist_with_their_options() -> None:
         assert {word for word in words if word.startswith("-")} <= options, line
 
 
+@pytest.mark.second_environment
 @needs_promtool
 def test_the_rules_are_valid(tmp_path: Path) -> None:
     (tmp_path / "rules.yml").write_text(alert_rules())
@@ -94,6 +95,7 @@ def test_every_alert_has_a_case_that_fires_and_one_that_does_not() -> None:
     assert {case.alert for case in CASES if not case.fires} == set(NAMES)
 
 
+@pytest.mark.second_environment
 @needs_promtool
 @pytest.mark.parametrize("alert", NAMES)
 def test_an_alert_fires_when_it_must_and_only_then(alert: str, tmp_path: Path) -> None:
@@ -101,6 +103,7 @@ def test_an_alert_fires_when_it_must_and_only_then(alert: str, tmp_path: Path) -
     promtool("test", "rules", tmp_path / "cases.yml")
 
 
+@pytest.mark.second_environment
 @needs_promtool
 def test_a_case_that_is_wrong_is_found(tmp_path: Path) -> None:
     case = next(case for case in CASES if case.fires)

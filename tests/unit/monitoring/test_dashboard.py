@@ -52,6 +52,7 @@ def test_panels_have_ids_of_their_own_and_do_not_overlap() -> None:
         assert max(x for x, _ in cells) < 24
 
 
+@pytest.mark.second_environment
 @pytest.mark.skipif(
     shutil.which("promtool") is None, reason="no promtool on PATH (Debian: apt-get install prometheus)"
 )

@@ -85,7 +85,9 @@ def at_tip(world: EngineWorld, running: RunningQuery, *shard_ids: str) -> None:
     """Let the shards reach their tips, where the driver polls."""
     for shard_id in shard_ids or (FIRST, SECOND):
         world.until_stored(world.put_in(shard_id, "before")[0])
-    wait_until(lambda: all(shard.tip_seen_at > 0 for shard in running.engine._shards.by_id.values()), "tips")
+    wait_until(
+        lambda: all(shard.view.tip_seen_at > 0 for shard in running.engine._shards.by_id.values()), "tips"
+    )
 
 
 def is_ready(server: MonitoringServer) -> bool:

@@ -15,7 +15,7 @@ from kinesis_spout.kinesis.client_settings import KinesisClientSettings
 from kinesis_spout.kinesis.retry_policy import RetryPolicy
 from kinesis_spout.model.dead_letter import DeadLetter
 from kinesis_spout.model.errors import DeadLetterError, InvalidConfig, StoreUnavailable
-from kinesis_spout.operations.audit import Operator
+from kinesis_spout.operations.audit import Operator, read_audit
 from kinesis_spout.operations.dead_letters import Choice, ChosenLetters, chosen_letters, kind_of, put_back
 from kinesis_spout.operations.errors import RedriveRuns
 from kinesis_spout.ports import DeadLetterSink
@@ -287,6 +287,14 @@ def test_a_redrive_whose_session_was_lost_puts_no_other_batch(operators: Operato
         operators.redrive("one@here", done=lambda _count: operators.world.zookeeper.expire("operator-1"))
     assert len(on_stream("orders")) == 500
     assert operators.redrive("one@here") == 500
+
+
+def test_one_session_keeps_others_away_and_writes_the_audit(operators: Operators) -> None:
+    operators.world.consumer()
+    assert operators.redrive("one@here") == 1_000
+    assert operators.world.opened.count("progress") == 1
+    (entry,) = read_audit(operators.world, operators.config)
+    assert (entry.who, entry.what, entry.of) == ("one@here", "redrive", "1,000 of 1,000 letters: all")
 
 
 def test_without_zookeeper_letters_are_redriven_by_force_only(operators: Operators) -> None:

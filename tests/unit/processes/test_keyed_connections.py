@@ -50,12 +50,12 @@ def shaken(client: Callable[[], None], server: Callable[[], None]) -> tuple[OSEr
 
 
 def test_strangers_that_say_nothing_take_no_more_than_their_room() -> None:
-    server = KeyedServer("127.0.0.1", KEY, lambda connection: connection.sendall(b"served"), "keyed-test")
+    server = KeyedServer("127.0.0.1", KEY, lambda channel: channel.send(b"served"), "keyed-test")
     machine = Machine("127.0.0.1", server.port)
     strangers = [socket.create_connection(("127.0.0.1", server.port)) for _ in range(2 * MAX_STRANGERS)]
     try:
-        with connect(machine, KEY) as connection:
-            assert connection.recv(100) == b"served"
+        with connect(machine, KEY) as channel:
+            assert channel.receive() == b"served"
         for stranger in strangers[:MAX_STRANGERS]:
             stranger.settimeout(30)
             assert stranger.recv(100) == b"", "the oldest made room, long before their time was over"

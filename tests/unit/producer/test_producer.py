@@ -389,6 +389,29 @@ def test_a_full_buffer_drops_the_oldest_wherever_it_waits() -> None:
     assert kinesis.taken("s") == [b"2", b"0", b"1"]
 
 
+@pytest.mark.parametrize("aggregation", [False, True])
+@pytest.mark.parametrize("order", ["unordered", "key"])
+def test_what_was_dropped_goes_into_no_call_wherever_it_waited(order: str, *, aggregation: bool) -> None:
+    kinesis = WritableKinesis(s=1)
+    producer = stepped(
+        kinesis, when_full="drop_oldest", max_buffered_records=3, order=order, aggregation=aggregation
+    )
+    producer.put(b"first", "key")
+    call = None
+    while call is None:
+        producer.step()
+        producer.clock.advance(1.0)
+        call = producer.next_work()
+    tickets = [producer.put(str(number).encode(), "key") for number in range(6)]
+    producer.do(call)
+    producer.flush()
+    dropped = [isinstance(ticket.exception(0), RecordDropped) for ticket in tickets]
+    assert dropped == [True] * 4 + [False] * 2
+    on_stream = [part.data for data in kinesis.taken("s") for part in take_apart(data) or ()]
+    assert (on_stream or kinesis.taken("s"))[-2:] == [b"4", b"5"]
+    assert not {b"0", b"1", b"2", b"3"} & {*on_stream, *kinesis.taken("s")}
+
+
 def test_who_waits_for_room_in_vain_is_refused_after_the_time_out() -> None:
     kinesis = WritableKinesis(s=1)
     kinesis.refuses = lambda *_: THROTTLED

@@ -393,7 +393,7 @@ def test_a_record_without_a_ticket_that_a_close_overtakes_is_reported() -> None:
     append = spool.append
 
     def slowly(*entries: Any) -> int:
-        producer._inbox.shut()  # as the end of ``close``, whose time is over
+        producer._buffer.shut()  # as the end of ``close``, whose time is over
         return append(*entries)
 
     spool.append = slowly  # type: ignore[method-assign]

@@ -173,7 +173,7 @@ def test_a_message_says_nothing_of_tries_that_botocore_was_not_to_make(tries: in
     ("setting", "option"),
     [
         ("stream", "streamName"),
-        ("app", "checkpointApp"),
+        ("app", None),
         ("initial_position", "initialPosition"),
         ("aws_secret_access_key", "awsSecretKey"),
         ("aws_session_token", "sessionToken"),

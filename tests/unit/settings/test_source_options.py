@@ -15,14 +15,12 @@ from kinesis_spout.settings.option import Use
 from kinesis_spout.settings.source_options import BatchReadOptions, StreamReadOptions, WriteOptions
 from kinesis_spout.settings.source_options.option_reader import OptionReader
 from kinesis_spout.settings.table import OPTIONS
-from kinesis_spout.zookeeper import Login, NodeAcls, Tls, ZooKeeperSettings
 from shard_state import Position, StartPositions
 
 ARN = "arn:aws:kinesis:eu-central-1:123456789012:stream/orders"
 OTHER_REGIONS_ARN = "arn:aws:kinesis:us-east-1:123456789012:stream/orders"
 ROLE = "arn:aws:iam::123456789012:role/reader"
 SHARD = "shardId-000000000000"
-PUBLISHED = {"checkpointApp": "billing", "zookeeper": "zk:2181"}
 NOON = 1769860800.0  # 2026-01-31T12:00:00Z
 
 
@@ -72,11 +70,8 @@ def test_a_stream_is_all_that_a_streaming_read_needs() -> None:
         max_buffered_bytes=256 * 1024 * 1024,
         fetch_threads=8,
         stream_list_interval_seconds=30.0,
-        fetch_processes=0,
         log_level="WARNING",
         page_host=None,
-        published_in=None,
-        progress_from="spark",
     )
 
 
@@ -134,7 +129,6 @@ REFUSED: list[tuple[Callable[[dict[str, str]], Any], dict[str, str], tuple[str, 
     (STREAM, READ | {"serviceCredential": "x"}, ("serviceCredential", "roleArn")),
     # Options of another use.
     (BATCH, READ | {"minRecordsPerTrigger": "1"}, ("option minRecordsPerTrigger is one of", "spark.readStream")),
-    (BATCH, READ | {"checkpointApp": "1"}, ("option checkpointApp is one of", "spark.readStream")),
     (STREAM, READ | {"endingPosition": "1"}, ("option endingPosition is one of", "spark.read)")),
     (STREAM, READ | {"deadLetters": "1"}, ("option deadLetters is one of", "writes")),
     (WRITE, READ | {"initialPosition": "1"}, ("option initialPosition is one of", "spark.readStream")),
@@ -161,7 +155,6 @@ REFUSED: list[tuple[Callable[[dict[str, str]], Any], dict[str, str], tuple[str, 
         )
     ),
     (STREAM, {"streamName": "orders-*", "initialPosition": POSITIONS}, ("orders-* may find several",)),
-    (STREAM, {"streamName": "orders-*"} | PUBLISHED, ("expected named streams with it",)),
     (WRITE, {"streamName": "orders-*"}, ("expected a stream name",)),
     (WRITE, {"streamName": "orders,bills"}, ("streamName",)),
     # How Kinesis is reached.
@@ -217,8 +210,7 @@ REFUSED: list[tuple[Callable[[dict[str, str]], Any], dict[str, str], tuple[str, 
     (STREAM, READ | {"extraColumns": "encryptionType,ENCRYPTIONTYPE"}, (OF_COLUMNS, "each once")),
     (STREAM, READ | {"extraColumns": "encryptionType,"}, (OF_COLUMNS, "without an empty part")),
     # What does not go together.
-    (STREAM, READ | {"consumerMode": "efo"}, ("expected consumerName with efo",)),
-    (STREAM, READ | EFO | {"fetchProcesses": "2"}, ("one thread reads all shards",)),
+    (STREAM, READ | {"consumerMode": "efo"}, ("expected consumerName as well with efo",)),
     (BATCH, READ | {"consumerMode": "efo"}, ("a batch read asks for the records it wants",)),
     (WRITE, {"aggregationMaxSize": "10k", "aggregation": "false"}, (ONLY_AGGREGATED,)),
     *(
@@ -227,23 +219,6 @@ REFUSED: list[tuple[Callable[[dict[str, str]], Any], dict[str, str], tuple[str, 
             ("idleFetchPeriod", {"minFetchPeriod": "5s", "idleFetchPeriod": "4s"}, "at least minFetchPeriod"),
             ("minRecordsPerTrigger", {"minRecordsPerTrigger": "10", "maxRecordsPerTrigger": "9"}, "at most"),
             ("maxTriggerDelay", {"maxTriggerDelay": "1m"}, "minRecordsPerTrigger"),
-            ("checkpointApp", {"checkpointApp": "billing"}, "zookeeper as well"),
-            ("zookeeper", {"zookeeper": "zk:2181"}, "checkpointApp as well"),
-            ("zookeeperRoot", {"zookeeperRoot": "spouts"}, "checkpointApp and zookeeper"),
-            ("zookeeperPassword", {"zookeeperPassword": "hush"}, "checkpointApp and zookeeper"),
-            ("progressFrom", {"progressFrom": "zookeeper"}, "checkpointApp and zookeeper"),
-            ("checkpointApp", PUBLISHED | {"checkpointApp": "a/b"}, "'a/b'"),
-            ("zookeeper", PUBLISHED | {"zookeeper": "zk"}, "host:port"),
-            ("zookeeperRoot", PUBLISHED | {"zookeeperRoot": "a/b"}, "chroot"),
-            ("progressFrom", PUBLISHED | {"progressFrom": "mars"}, "spark"),
-            ("zookeeperUser", PUBLISHED | {"zookeeperUser": "billing"}, "zookeeperPassword as well"),
-            ("zookeeperTlsCa", PUBLISHED | {"zookeeperTlsCa": "ca.pem"}, "none without zookeeperTls=true"),
-            ("zookeeperAcl", PUBLISHED | {"zookeeperAcl": "creator"}, "zookeeperUser or zookeeperTlsCertificate"),
-            (
-                "zookeeperTls",
-                PUBLISHED | {"zookeeper": "embedded", "zookeeperTls": "true"},
-                "none with the embedded",
-            ),
         )
     ),
 ]  # fmt: skip
@@ -494,19 +469,6 @@ def test_fan_out_reads_as_the_consumer_that_is_named(mode: str) -> None:
     assert options.read.fan_out_consumer == "billing"
 
 
-def test_fan_out_takes_the_name_of_the_application_that_progress_is_published_for() -> None:
-    options = StreamReadOptions.of(
-        {
-            "streamName": "orders",
-            "consumerMode": "efo",
-            "checkpointApp": "billing",
-            "zookeeper": "zk:2181",
-        }
-    )
-
-    assert options.read.fan_out_consumer == "billing"
-
-
 # --- rules between options
 
 
@@ -533,52 +495,6 @@ def test_idle_reads_are_never_more_frequent_than_busy_ones() -> None:
 
 def test_more_threads_than_usual_keep_as_many_connections() -> None:
     assert stream_read(fetchThreads="64").client.max_connections == 64
-
-
-def test_progress_is_published_with_both_options() -> None:
-    options = stream_read(checkpointApp="billing", zookeeper="zk1:2181,zk2:2181/a", progressFrom="ZooKeeper")
-
-    assert options.published_in == ZooKeeperSettings(
-        app="billing", hosts="zk1:2181,zk2:2181/a", root="kinesis_spout"
-    )
-    assert options.progress_from == "zookeeper"
-
-
-def test_who_a_query_is_to_zookeeper_is_said_by_options() -> None:
-    options = stream_read(
-        **PUBLISHED, zookeeperUser="billing", zookeeperPassword="hush", zookeeperAuth="SASL-digest",
-        zookeeperAcl="sasl:billing:cdrwa,world:anyone:r", zookeeperTls="true", zookeeperTlsCa="ca.pem",
-        zookeeperTlsCertificate="me.pem", zookeeperTlsKey="key.pem", zookeeperTlsKeyPassword="quiet",
-        zookeeperTlsVerify="ca",
-    )  # fmt: skip
-
-    assert options.published_in == ZooKeeperSettings(
-        app="billing",
-        hosts="zk:2181",
-        login=Login(user="billing", password="hush", is_sasl=True),
-        acls=NodeAcls.of([("sasl", "billing", "cdrwa"), ("world", "anyone", "r")]),
-        tls=Tls(
-            ca="ca.pem",
-            certificate="me.pem",
-            key="key.pem",
-            key_password="quiet",
-            verify=True,
-            check_host_name=False,
-        ),
-    )
-    assert pickle.loads(pickle.dumps(options)) == options
-    assert hash(pickle.loads(pickle.dumps(options))) == hash(options)
-    for secret in ("hush", "quiet", "anyone"):
-        assert secret not in repr(options)
-
-
-def test_a_secret_of_zookeeper_stays_out_of_tables() -> None:
-    given = OptionReader({"option.zookeeperPassword": "hush"}, *Use)
-
-    with pytest.raises(InvalidConfig, match="option of the query") as refused:
-        given.to_keep()
-
-    assert "hush" not in str(refused.value)
 
 
 def test_a_write_is_ordered_by_key_when_told_so() -> None:

@@ -10,11 +10,13 @@ from typing import Any
 import pytest
 from rich.pretty import pretty_repr
 
+from kinesis_spout.consumer.open_ports import zookeeper_settings
 from kinesis_spout.model.errors import InvalidConfig, KinesisSpoutError
 from kinesis_spout.settings import SpoutConfig
 from kinesis_spout.settings.documentation import options
 from kinesis_spout.settings.grammar.zookeeper_address import acl_entries, embedded_directory
 from kinesis_spout.settings.rules import SECRETS
+from kinesis_spout.zookeeper import Login, NodeAcls, Tls, ZooKeeperSettings
 from shard_state import Position
 from tests.support.core.shards import everywhere
 
@@ -497,3 +499,33 @@ def test_every_option_can_be_printed_as_a_row() -> None:
     assert (rows["retry_limit"].type_text, rows["retry_limit"].default) == ("int >= 0, or none", "3")
     assert (rows["stream"].default, rows["region"].default) == ("required", "none")
     assert (rows["max_bytes_per_slice"].default, rows["max_pending"].default) == ("64 MiB", "20,000")
+
+
+def test_credentials_for_zookeeper_become_a_login_acls_and_tls() -> None:
+    given = config(
+        **USER,
+        zookeeper="zk:2181",
+        zookeeper_auth="sasl-digest",
+        zookeeper_acl="sasl:billing:cdrwa,world:anyone:r",
+        zookeeper_tls=True,
+        zookeeper_tls_ca="ca.pem",
+        zookeeper_tls_certificate="me.pem",
+        zookeeper_tls_key="key.pem",
+        zookeeper_tls_key_password="quiet",
+        zookeeper_tls_verify="ca",
+    )
+    assert zookeeper_settings(given) == ZooKeeperSettings(
+        app="billing",
+        hosts="zk:2181",
+        login=Login(user="billing", password="hunter2", is_sasl=True),
+        acls=NodeAcls.of([("sasl", "billing", "cdrwa"), ("world", "anyone", "r")]),
+        tls=Tls(
+            ca="ca.pem",
+            certificate="me.pem",
+            key="key.pem",
+            key_password="quiet",
+            verify=True,
+            check_host_name=False,
+        ),
+    )
+    assert not any(secret in repr(zookeeper_settings(given)) for secret in ("hunter2", "quiet", "anyone"))

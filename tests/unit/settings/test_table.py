@@ -12,7 +12,6 @@ from kinesis_spout.settings.option import Option, Use
 from kinesis_spout.settings.setting_messages import respelled
 from kinesis_spout.settings.source_options import BatchReadOptions, StreamReadOptions, WriteOptions
 from kinesis_spout.settings.table import OPTIONS, SETTINGS
-from kinesis_spout.settings.table.connection import PLACE
 from kinesis_spout.settings.table.spelling import as_option
 from kinesis_spout.spark import each_record
 from kinesis_spout.zookeeper import ZooKeeperSettings
@@ -61,10 +60,9 @@ def test_a_setting_is_typed_as_its_row_says(name: str) -> None:
 @pytest.mark.parametrize("use", Use)
 def test_every_option_of_a_use_becomes_a_field_of_its_typed_options(use: Use) -> None:
     client = {option.setting for option in SETTINGS.values() if option.uses == frozenset(Use)}
-    client |= {"app", *PLACE}
     known = typed_options(use).keys()
     named = {ELSEWHERE.get(option.setting, option.setting) for option in OPTIONS if use in option.uses}
-    assert named - client == known - {"client", "published_in", "tracing"}  # which records alone have
+    assert named - client == known - {"client", "tracing"}  # which records alone have
 
 
 @pytest.mark.parametrize("use", Use)

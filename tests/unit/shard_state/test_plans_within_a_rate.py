@@ -111,8 +111,3 @@ def test_retries_that_are_always_due_starve_no_fresh_records(most: int) -> None:
     fresh = executors.fresh[NAMES[0]]
     assert fresh >= executors.delivered[NAMES[0]] // 3
     assert fresh < executors.delivered[NAMES[0]]
-
-
-def test_where_one_delivery_may_be_for_several_records_slices_have_more_of_them() -> None:
-    (plan,) = owner(NAMES[0]).plan(0.0, {NAMES[0]: 30}, most=4, coalesces=True)
-    assert (plan.limit, plan.deliveries, plan.most_deliveries) == (30, 2, 2)

@@ -244,7 +244,7 @@ def test_names_with_odd_characters_have_an_address(world: PageWorld) -> None:
 
 def test_static_files_are_served(world: PageWorld) -> None:
     browser = world.browser()
-    for name in ("htmx.min.js", "page.js", "page.css", "icon.svg"):
+    for name in ("page.js", "page.css", "icon.svg"):
         assert browser.get(f"/static/{name}").status == 200
     assert browser.get("/static/../app.py").status == 404
 

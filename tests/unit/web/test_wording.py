@@ -2,7 +2,7 @@
 
 import pytest
 
-from kinesis_spout.web.record_data import DataForm, shown
+from kinesis_spout.web.record_data import Rendering, shown
 from kinesis_spout.web.wording import address, ago, digits, millis, number, size, span
 
 
@@ -60,24 +60,24 @@ def test_an_address_quotes_what_it_names() -> None:
 @pytest.mark.parametrize(
     ("data", "form", "text"),
     [
-        (b'{"b":1,"a":"\xc3\xa9"}', DataForm.JSON, '{\n  "b": 1,\n  "a": "é"\n}'),
-        ("héllo\n".encode(), DataForm.TEXT, "héllo\n"),
-        (b"\x00\x01z", DataForm.HEX, "00000000  00 01 7a                                         ..z"),
-        (b"7", DataForm.TEXT, "7"),
+        (b'{"b":1,"a":"\xc3\xa9"}', Rendering.JSON, '{\n  "b": 1,\n  "a": "é"\n}'),
+        ("héllo\n".encode(), Rendering.TEXT, "héllo\n"),
+        (b"\x00\x01z", Rendering.HEX, "00000000  00 01 7a                                         ..z"),
+        (b"7", Rendering.TEXT, "7"),
     ],
 )
-def test_data_is_shown_in_the_form_that_fits(data: bytes, form: DataForm, text: str) -> None:
+def test_data_is_shown_in_the_form_that_fits(data: bytes, form: Rendering, text: str) -> None:
     found = shown(data, None, ())
     assert (found.form, found.text, found.is_cut) == (form, text, False)
 
 
 def test_a_form_that_does_not_fit_is_not_forced() -> None:
-    assert shown(b"no json", DataForm.JSON, ()).form is DataForm.TEXT
-    assert shown(b"\xff", DataForm.TEXT, ()).text == "\ufffd"
+    assert shown(b"no json", Rendering.JSON, ()).form is Rendering.TEXT
+    assert shown(b"\xff", Rendering.TEXT, ()).text == "\ufffd"
 
 
-@pytest.mark.parametrize("form", list(DataForm))
-def test_large_data_is_cut(form: DataForm) -> None:
+@pytest.mark.parametrize("form", list(Rendering))
+def test_large_data_is_cut(form: Rendering) -> None:
     found = shown(b'["' + b"x" * 100_000 + b'"]', form, ())
     assert found.is_cut
     assert len(found.text) < 400_000
@@ -85,7 +85,7 @@ def test_large_data_is_cut(form: DataForm) -> None:
 
 def test_masks_reach_every_depth_and_every_form() -> None:
     data = b'{"a": {"card": "4242", "list": [{"card": ["4242"]}, 4]}, "n": 1}'
-    for form in DataForm:
+    for form in Rendering:
         found = shown(data, form, {"card"})
         assert "4242" not in found.text
         assert "34 32 34 32" not in found.text

@@ -25,6 +25,7 @@ from typing import Final
 from kinesis_spout.model.errors import InvalidConfig
 from kinesis_spout.processes.keyed_connections import KeyedServer, Machine
 from kinesis_spout.processes.liveness import has_ended
+from kinesis_spout.processes.message_channel import MessageChannel
 from kinesis_spout.processes.worker_log import print_log_lines
 from kinesis_spout.storm.hosting.pipes import PipesHere
 from kinesis_spout.storm.hosting.processes.child_process import find_resources
@@ -119,24 +120,25 @@ class HostServer:
                 connected, _ = self._listening.accept()
             except OSError:  # it was closed: this process ends
                 return
-            threading.Thread(target=self._serve_worker, args=(connected,), name="worker", daemon=True).start()
+            channel = MessageChannel(connected)
+            threading.Thread(target=self._serve_worker, args=(channel,), name="worker", daemon=True).start()
 
-    def _serve_distant_worker(self, connected: socket.socket) -> None:
+    def _serve_distant_worker(self, channel: MessageChannel) -> None:
         with self._lock:
             self._distant_workers += 1
         try:
-            self._serve_worker(connected, is_distant=True)
+            self._serve_worker(channel)
         finally:
             with self._lock:
                 self._distant_workers -= 1
 
-    def _serve_worker(self, connected: socket.socket, *, is_distant: bool = False) -> None:
+    def _serve_worker(self, channel: MessageChannel) -> None:
         held: _Held = {}
         try:
-            with connected:
-                while (request := receive_request(connected)) is not None:
+            with channel:
+                while (request := receive_request(channel)) is not None:
                     answer, descriptors = self._answer(request, held)
-                    send(connected, answer, () if is_distant else descriptors)
+                    send(channel, answer, descriptors if channel.is_local else ())
         except OSError as error:
             _log.info("a Python worker is gone: %r", error)
         except Exception:  # noqa: BLE001 - the other workers are served on

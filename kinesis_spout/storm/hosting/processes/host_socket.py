@@ -1,6 +1,6 @@
 """What Python workers and the host process of a machine say to each other, and how they find each other.
 
-A message is its length and MessagePack. The answer to a lease carries the descriptors of the child's pipes:
+A message is MessagePack. The answer to a lease carries the descriptors of the child's pipes:
 tuples do not pass through the host process. Its socket is in a folder that only its user may enter; the first
 worker that finds none starts it: one, however many workers need it at the same time.
 
@@ -15,24 +15,23 @@ import hashlib
 import os
 import re
 import socket
-import struct
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 
 from kinesis_spout.model.directories import make_private
 from kinesis_spout.model.errors import InvalidConfig
 from kinesis_spout.processes.keyed_connections import Machine
+from kinesis_spout.processes.message_channel import ChannelClosed, MessageChannel
 from kinesis_spout.storm.hosting.processes.child_process import ChildSettings
 from kinesis_spout.storm.hosting.processes.children import ChildKey, Lease, NotYet
 
-_LENGTH: Final = struct.Struct("!I")
 _MAX_BYTES: Final = 16 * 1024 * 1024
 _MAX_NAME: Final = 60
 _MAX_PATH: Final = 100
@@ -129,54 +128,32 @@ _requests: Final = msgspec.msgpack.Decoder(Request)
 _answers: Final = msgspec.msgpack.Decoder(Answer)
 
 
-def send(connected: socket.socket, message: Request | Answer, descriptors: tuple[int, ...] = ()) -> None:
-    body = _encoder.encode(message)
-    frame = _LENGTH.pack(len(body)) + body
-    sent = socket.send_fds(connected, [frame], descriptors) if descriptors else 0
-    connected.sendall(frame[sent:])
+def send(channel: MessageChannel, message: Request | Answer, descriptors: tuple[int, ...] = ()) -> None:
+    channel.send(_encoder.encode(message), descriptors)
 
 
-def receive_request(connected: socket.socket) -> Request | None:
+def receive_request(channel: MessageChannel) -> Request | None:
     """None: the worker is gone."""
-    body, _ = _received(connected)
-    return None if body is None else _requests.decode(body)
+    try:
+        request: Request = _requests.decode(channel.receive(_MAX_BYTES))
+    except ChannelClosed:
+        return None
+    return request
 
 
-def receive_answer(connected: socket.socket) -> tuple[Answer, list[int]]:
+def receive_answer(channel: MessageChannel) -> tuple[Answer, list[int]]:
     """Wait for an answer, and the descriptors that come with it. ConnectionError: the host process is gone."""
-    body, descriptors = _received(connected)
-    if body is None:
-        raise ConnectionError("the host process of shell components has ended")
+    try:
+        body, descriptors = channel.receive_with_descriptors(_MAX_BYTES)
+    except ChannelClosed:
+        raise ConnectionError("the host process of shell components has ended") from None
     return _answers.decode(body), descriptors
-
-
-def _received(connected: socket.socket) -> tuple[bytes | None, list[int]]:
-    data: bytes
-    descriptors: list[int]
-    data, descriptors, *_ = socket.recv_fds(connected, _LENGTH.size, 2)
-    if not data:
-        return None, descriptors
-    (size,) = _LENGTH.unpack(data + _exactly(connected, _LENGTH.size - len(data)))
-    if size > _MAX_BYTES:
-        raise ConnectionError(f"expected a message of at most {_MAX_BYTES} bytes, got {size}")
-    return _exactly(connected, size), descriptors
-
-
-def _exactly(connected: socket.socket, size: int) -> bytes:
-    parts: list[bytes] = []
-    while size:
-        data: Any = connected.recv(size)
-        if not data:
-            raise ConnectionError("the other end closed the connection in the middle of a message")
-        parts.append(data)
-        size -= len(data)
-    return b"".join(parts)
 
 
 # Where the host process of this machine is
 
 
-def connect_here(application: str, greet: Greet) -> tuple[socket.socket, Greeting]:
+def connect_here(application: str, greet: Greet) -> tuple[MessageChannel, Greeting]:
     """Connect to the application's host process on this machine, and greet it; start it if there is none.
 
     OSError: it does not start, or its folder is not ours. InvalidConfig: it cannot serve at the address
@@ -187,17 +164,18 @@ def connect_here(application: str, greet: Greet) -> tuple[socket.socket, Greetin
         folder = folder_of(application)
         connected = _connect(folder)
         if connected is not None:
+            channel = MessageChannel(connected)
             try:
-                send(connected, greet)
-                greeting, _ = receive_answer(connected)
+                send(channel, greet)
+                greeting, _ = receive_answer(channel)
             except OSError:  # it was about to end
-                connected.close()
+                channel.close()
             else:
                 if isinstance(greeting, Invalid):
-                    connected.close()
+                    channel.close()
                     raise InvalidConfig(greeting.error)
                 assert isinstance(greeting, Greeting)
-                return connected, greeting
+                return channel, greeting
         # Not found: the one before removed its folder just now. Timed out: so does the loop.
         with contextlib.suppress(FileNotFoundError, subprocess.TimeoutExpired):
             _start(folder, until)

@@ -11,7 +11,6 @@ host process there.
 
 import logging
 import os
-import socket
 import sys
 from functools import partial
 from typing import Final
@@ -20,6 +19,7 @@ from msgspec.structs import replace
 
 from kinesis_spout.model.errors import InvalidConfig
 from kinesis_spout.processes.keyed_connections import Machine, connect
+from kinesis_spout.processes.message_channel import MessageChannel
 from kinesis_spout.storm.hosting.pipes import DistantPipes
 from kinesis_spout.storm.hosting.processes.child_process import ChildSettings, shipped_to
 from kinesis_spout.storm.hosting.processes.children import ChildKey, Lease, NotYet
@@ -159,17 +159,16 @@ class HostedChildren:
             host=host,
             key=key_bytes,
         )
-        connected, greeting = connect_here(self._application, greet)
-        return _Host(connected, greeting.machine)
+        channel, greeting = connect_here(self._application, greet)
+        return _Host(channel, greeting.machine)
 
 
 class _Host:
     """A connection to a host process. Mutable. ``machine`` is how other machines reach it, if any do."""
 
-    def __init__(self, connected: socket.socket, machine: Machine | None) -> None:
+    def __init__(self, channel: MessageChannel, machine: Machine | None) -> None:
         self.machine = machine
-        self._socket = connected
-        self._is_here = connected.family == socket.AF_UNIX
+        self._channel = channel
         self._lost: OSError | None = None
 
     def ask(self, request: Request, wait_seconds: float = 0.0) -> tuple[Answer, list[int]]:
@@ -177,17 +176,17 @@ class _Host:
         if self._lost is not None:
             raise self._lost
         try:
-            if not self._is_here:
-                self._socket.settimeout(wait_seconds + _ANSWER_SECONDS)
-            send(self._socket, request)
-            return receive_answer(self._socket)
+            if not self._channel.is_local:
+                self._channel.set_timeout(wait_seconds + _ANSWER_SECONDS)
+            send(self._channel, request)
+            return receive_answer(self._channel)
         except OSError as error:
             self._lost = error
-            self._socket.close()  # an answer that comes late would be taken for the next one
+            self._channel.close()  # an answer that comes late would be taken for the next one
             raise
 
     def leased(self, lease: Lease, descriptors: list[int]) -> Lease:
-        if not self._is_here:
+        if not self._channel.is_local:
             return replace(lease, distant=DistantPipes(partial(self._exchange, lease)))
         stdin, stdout = descriptors
         return replace(lease, stdin=stdin, stdout=stdout)
@@ -213,7 +212,7 @@ class _Host:
         return (answer.written, answer.data) if isinstance(answer, Exchanged) else (None, None)
 
     def close(self) -> None:
-        self._socket.close()
+        self._channel.close()
 
 
 def _named_by_spark() -> str | None:

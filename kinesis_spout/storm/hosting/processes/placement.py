@@ -10,13 +10,13 @@ Both ends prove that they know a key, which is new for each application and trav
 
 import logging
 import secrets
-import socket
 import threading
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from kinesis_spout.processes.application_server import ApplicationServer, is_local
 from kinesis_spout.processes.keyed_connections import KeyedServer, Machine, connect
+from kinesis_spout.processes.message_channel import MessageChannel
 from kinesis_spout.storm.hosting.processes.host_socket import (
     AskMachine,
     OnMachine,
@@ -46,28 +46,28 @@ class PlacementAddress:
 
     def ask(self, question: AskMachine) -> Machine:
         """Ask which machine a child is on. OSError: the driver cannot be reached."""
-        with self._connected() as connected:
-            send(connected, question)
-            answer, _ = receive_answer(connected)
+        with self._connected() as channel:
+            send(channel, question)
+            answer, _ = receive_answer(channel)
         assert isinstance(answer, OnMachine)
         return answer.machine
 
     def host_here(self) -> str:
         """Name this machine by the address by which it reaches the driver. Raises as ``ask``."""
-        with self._connected() as connected:
-            return str(connected.getsockname()[0])
+        with self._connected() as channel:
+            return channel.own_host
 
-    def _connected(self) -> socket.socket:
+    def _connected(self) -> MessageChannel:
         try:
-            connected = connect(Machine(self.host, self.port), self.key)
+            channel = connect(Machine(self.host, self.port), self.key)
         except OSError as error:
             raise ConnectionError(
                 f"the driver at {self.host}:{self.port}, which knows on which machine the processes of shell "
                 f"bolts are, cannot be reached ({error!r}): expected spark.driver.host to be an address that "
                 "executors reach, at any port"
             ) from error
-        connected.settimeout(_ANSWER_SECONDS)
-        return connected
+        channel.set_timeout(_ANSWER_SECONDS)
+        return channel
 
 
 class Placement:
@@ -100,11 +100,11 @@ class Placement:
     def close(self) -> None:
         self._server.close()
 
-    def _serve(self, connected: socket.socket) -> None:
-        connected.settimeout(_ANSWER_SECONDS)
-        question = receive_request(connected)
+    def _serve(self, channel: MessageChannel) -> None:
+        channel.set_timeout(_ANSWER_SECONDS)
+        question = receive_request(channel)
         if isinstance(question, AskMachine):
-            send(connected, OnMachine(machine=self.answer(question)))
+            send(channel, OnMachine(machine=self.answer(question)))
 
 
 def placement_of(context: "SparkContext") -> Placement | None:

@@ -3,7 +3,7 @@
 from kinesis_spout.model.record import Record
 from kinesis_spout.testing import ManualClock
 from shard_state import ShardPhase, SliceKind
-from tests.unit.spark.driver.world import FIRST, Diary, EngineWorld, KillsWorker, RunningQuery
+from tests.unit.spark.driver.world import Diary, EngineWorld, KillsWorker, RunningQuery
 
 
 def at_the_end(running: RunningQuery) -> RunningQuery:
@@ -80,21 +80,3 @@ def test_a_worker_that_dies_before_the_bound_changes_nothing_of_it(world: Engine
     diary = Diary(r29=[KillsWorker()])
     at_the_end(world.start(diary, until=until))
     assert {*diary.payloads} == {f"r{number}" for number in range(30)}
-
-
-def test_children_are_read_up_to_the_bound_and_the_run_ends_with_them(world: EngineWorld) -> None:
-    world.put("parent")
-    world.stream.split(FIRST)
-    world.put("child")
-    diary = Diary()
-    at_the_end(world.start(diary, until="latest"))
-    assert diary.payloads == ["parent", "child"]
-    assert world.stored().is_shard_end
-
-
-def test_a_sequence_number_ends_its_shard(world: EngineWorld) -> None:
-    records = world.put("a", "b", "c", "d")
-    diary = Diary()
-    until = f'{{"{FIRST}": "after_sequence_number {records[1].sequence_number}"}}'
-    at_the_end(world.start(diary, until=until))
-    assert diary.payloads == ["a", "b"]

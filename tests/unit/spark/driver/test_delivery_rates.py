@@ -7,7 +7,6 @@ from time import monotonic
 import pytest
 
 from kinesis_spout.model.record import Record
-from kinesis_spout.spark.tasks.coalescing import CoalescingKey
 from tests.support.waiting import wait_until
 from tests.unit.spark.driver.world import FIRST, SECOND, Diary, EngineWorld, KillsWorker
 
@@ -114,7 +113,8 @@ def test_a_shard_whose_slices_take_long_does_not_have_all_of_the_rate(two_shards
     running = world.start(handle, max_deliveries_per_second=20, engine={"shards_per_task": 1})
     shards = running.engine._shards.by_id
     wait_until(
-        lambda: len(shards) == 2 and min(s.tip_seen_at for s in shards.values()) > 0, "both tips are seen"
+        lambda: len(shards) == 2 and min(s.view.tip_seen_at for s in shards.values()) > 0,
+        "both tips are seen",
     )
     world.put_in(FIRST, *(f"slow-{number}" for number in range(50)))
     assert held.wait(60)
@@ -163,20 +163,6 @@ def test_a_worker_that_dies_gives_back_what_it_was_granted(world: EngineWorld) -
     assert running.engine._planner.grants._of == {}
 
 
-def test_the_newest_record_of_a_key_stands_for_the_others_however_low_the_rate(world: EngineWorld) -> None:
-    *_, last = world.put(*(f"{key}{number}" for number in range(10) for key in "abc"))
-    diary = Timed()
-    key = CoalescingKey.of(lambda record: record.data.decode()[0], "unordered")
-    running = world.start(diary, coalescing=key, max_deliveries_per_second=2)
-    world.until_stored(last)
-
-    assert diary.most_within(1.0) <= 4
-    newest = {payload[0]: payload for payload in diary.payloads}
-    assert newest == {"a": "a9", "b": "b9", "c": "c9"}, "the last state of each key is right"
-    assert len(diary.payloads) <= 6, "coalesced although few may be delivered"
-    assert running.query.counters.coalesced == 30 - len(diary.payloads)
-
-
 def test_two_members_share_the_rate_of_the_application(two_shards: EngineWorld) -> None:
     world = two_shards
     for shard_id in (FIRST, SECOND):
@@ -193,7 +179,7 @@ def test_two_members_share_the_rate_of_the_application(two_shards: EngineWorld) 
 def test_without_records_a_rate_costs_no_jobs_and_no_turns(world: EngineWorld) -> None:
     diary = Diary()
     running = world.start(diary, max_deliveries_per_second=5)
-    wait_until(lambda: running.engine._shards.by_id[FIRST].tip_seen_at > 0, "the tip is seen")
+    wait_until(lambda: running.engine._shards.by_id[FIRST].view.tip_seen_at > 0, "the tip is seen")
     batches = len(running.runner.batches)
     assert running.engine._planner.grants.due_at is None
     world.put("news")

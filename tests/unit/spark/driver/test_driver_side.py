@@ -7,12 +7,9 @@ from typing import TYPE_CHECKING, cast
 
 import pytest
 
-from kinesis_spout.kinesis.pace import aligned_idle_period
-from kinesis_spout.kinesis.read.polled_getter import Cursor
 from kinesis_spout.model.clock import SystemClock
 from kinesis_spout.model.record import Record
 from kinesis_spout.ports import Page
-from kinesis_spout.spark.driver.driver_shards import DriverShard
 from kinesis_spout.spark.driver.retry_data import RetryBuffer
 from kinesis_spout.spark.driver.running_batches import HandlingTime, RunningBatches, pack
 from kinesis_spout.spark.tasks.jobs import WORTH_A_TASK_SECONDS
@@ -209,87 +206,3 @@ def test_a_record_that_comes_again_into_a_full_buffer_stays() -> None:
     kept = buffer.get("shard", SequenceNumber(1))
     assert kept is not None
     assert (kept.attempt, buffer.size_bytes) == (2, 1_100)
-
-
-# DriverShard
-
-
-def test_records_stay_until_a_slice_has_dealt_with_them() -> None:
-    shard = DriverShard(epoch=1, fetching_since=0.0)
-    shard.take_in(page(record(1), record(2), record(3)))
-
-    assert shard.carried(2) == (record(1), record(2))
-    assert shard.carried(9) == (record(1), record(2), record(3))
-    shard.settled(2)
-    assert shard.carried(9) == (record(3),)
-    shard.settled(1)
-    assert (shard.size_bytes, shard.may_read) == (0, True)
-
-
-def test_polls_get_rarer_only_after_some_empty_ones_and_at_once_frequent_again() -> None:
-    shard = DriverShard(epoch=1)
-    periods = []
-    for _ in range(12):
-        shard.fetching_since = 0.0
-        shard.take_in(page())
-        periods.append(aligned_idle_period(shard.empty_polls, 0.2, 1.0))
-
-    assert periods[:5] == [0.2] * 5
-    assert periods == sorted(periods)
-    assert periods[-3:] == [0.8] * 3, "the ticks of a rarer poll are ticks of the more frequent ones"
-    shard.fetching_since = 0.0
-    shard.take_in(page(record(1)))
-    assert aligned_idle_period(shard.empty_polls, 0.2, 1.0) == 0.2
-
-
-def test_the_tip_counts_as_seen_from_when_the_poll_began() -> None:
-    """What was put while the poll was under way may have come too late for it."""
-    shard = DriverShard(epoch=1, fetching_since=5.0)
-    shard.take_in(page())
-    assert shard.tip_seen_at == 5.0
-    shard.fetching_since = 6.0
-    shard.take_in(page(behind=100))
-    assert shard.tip_seen_at == 5.0
-    shard.fetching_since = 7.0
-    shard.take_in(page(record(1)))
-    assert shard.tip_seen_at == 5.0
-
-
-# DriverShard
-
-
-def test_a_shard_was_read_up_to_where_a_poll_began_that_came_to_its_tip_whatever_that_found() -> None:
-    shard = DriverShard(epoch=1, fetching_since=5.0)
-    shard.take_in(page(record(1)))
-    assert shard.read_to == 5.0
-    shard.fetching_since = 9.0
-    shard.take_in(page(record(2), behind=100))
-    assert shard.read_to == 5.0
-    shard.drop_page()
-    assert shard.read_to == float("-inf"), "it is read again"
-
-
-def test_all_of_a_shard_has_gone_out_once_slices_carry_what_waits_and_it_goes_on_without_an_end() -> None:
-    shard = DriverShard(epoch=1, fetching_since=5.0)
-    [read], [retried], [carried] = (
-        works(1, kind, size=2) for kind in (SliceKind.READ, SliceKind.RETRY, SliceKind.CARRIED)
-    )
-    assert shard.all_goes_out([])
-    shard.take_in(page(record(1), record(2)))
-    assert not shard.all_goes_out([])
-    assert not shard.all_goes_out([read, retried])
-    assert shard.all_goes_out([retried, carried])
-    shard.fetching_since = 5.0
-    shard.take_in(page(at_end=True))
-    assert not shard.all_goes_out([carried]), "its children are not read yet"
-
-
-def test_a_page_that_is_dropped_takes_the_place_behind_it_along() -> None:
-    """Executors that read on there would skip what was dropped."""
-    shard = DriverShard(epoch=1, cursor=Cursor(iterator="behind"))
-    shard.take_left([record(1), record(2)])
-    assert shard.carried(5) == (record(1), record(2))
-    assert shard.size_bytes == sum(len(each.data) for each in (record(1), record(2)))
-    shard.drop_page()
-
-    assert (shard.cursor.iterator, shard.size_bytes, shard.may_read) == (None, 0, True)

@@ -415,7 +415,7 @@ def test_permissions_that_are_taken_away_later_are_asked_for_again_slowly(world:
 
     def rests() -> bool:
         with running.consumer.lock:
-            return running.engine._shards.by_id[FIRST].next_poll_at - running.consumer.now > 20
+            return running.engine._shards.by_id[FIRST].times.poll_at - running.consumer.now > 20
 
     wait_until(rests, "the second refusal in a row rests the shard")
 
@@ -576,10 +576,10 @@ def test_the_driver_stops_fetching_at_three_quarters_of_what_it_may_hold(two_sha
     world.put_in(SECOND, "small")
     tip = running.engine._tip
     with running.consumer.lock:
-        running.engine._shards.by_id[SECOND].next_poll_at = 0.0
+        running.engine._shards.by_id[SECOND].schedule(poll_at=0.0)
         tip.look_again(SECOND)
     wait_until(lambda: tip.room.parked, "the other shard waits for room")
-    assert running.engine._shards.by_id[SECOND].fetching_since is None
+    assert tip.reading_since(SECOND) is None
 
     running.runner.open_gate()
     running.query.processAllAvailable()
@@ -784,7 +784,7 @@ def test_due_retries_that_cannot_go_out_do_not_keep_the_engine_busy(two_shards: 
 
     def poll_in(seconds: float) -> None:
         for shard_id in (FIRST, SECOND):
-            running.engine._shards.by_id[shard_id].next_poll_at = running.consumer.now + seconds
+            running.engine._shards.by_id[shard_id].schedule(poll_at=running.consumer.now + seconds)
             running.engine._tip.look_again(shard_id)
 
     with running.consumer.lock:
@@ -809,7 +809,7 @@ def test_due_retries_of_a_shard_that_rests_do_not_keep_the_engine_busy(world: En
     wait_until(lambda: running.engine._settling.deaths == 1, "the job of the retry has died")
 
     with running.consumer.lock:
-        running.engine._shards.by_id[FIRST].next_poll_at = running.consumer.now + 60
+        running.engine._shards.by_id[FIRST].schedule(poll_at=running.consumer.now + 60)
         running.engine._tip.look_again(FIRST)
         waits = [running.engine._start_work() for _ in range(3)]
     assert min(waits) > 0.1

@@ -171,10 +171,9 @@ def test_pages_that_wait_for_congested_shards_do_not_keep_the_others_from_being_
     (record,) = world.put_in(FIRST, big)
     with running.consumer.lock:
         shard = running.engine._shards.by_id[FIRST]
-        shard.fetching_since = running.consumer.now
         getter = running.consumer.ports.open_getter(FIRST, running.consumer.manager.shard(FIRST).position)  # type: ignore[union-attr]
-        shard.getter = getter
-        shard.take_in(getter.read(10))
+        shard.begin_poll(lambda: getter)
+        shard.take_in(getter.read(10), running.consumer.now)
         assert shard.size_bytes >= len(big)
     world.put_in(SECOND, "healthy")
 

@@ -69,7 +69,7 @@ def put_before_all_are_polled(world: EngineWorld, running: RunningQuery, shard_i
                 return False
             for shard_id in shard_ids:
                 world.put_in(shard_id, shard_id)
-                running.engine._shards.by_id[shard_id].next_poll_at = 0.0
+                running.engine._shards.by_id[shard_id].schedule(poll_at=0.0)
                 running.engine._tip.look_again(shard_id)
             return True
 
@@ -175,7 +175,7 @@ def test_a_shard_with_a_backlog_is_not_read_before_its_read_limits_allow(two_sha
         now = running.consumer.now
         for shard_id, shard in running.engine._shards.by_id.items():
             running.consumer.manager.page_fetched(shard_id, full=True)
-            shard.read_at = now if shard_id == SECOND else now + NEVER
+            shard.schedule(read_at=now if shard_id == SECOND else now + NEVER)
         running.engine._planner.plan(now)
         planned: Sequence[SlicePlan] = [plan for plans in running.engine._planner.planned for plan in plans]
 
@@ -189,8 +189,8 @@ def test_nothing_of_a_barred_shard_is_planned(two_shards: EngineWorld) -> None:
         now = running.consumer.now
         for shard_id, shard in running.engine._shards.by_id.items():
             running.consumer.manager.page_fetched(shard_id, full=True)
-            shard.read_at = now
-        running.engine._shards.by_id[FIRST].barred_until = now + NEVER
+            shard.schedule(read_at=now)
+        running.engine._shards.by_id[FIRST].schedule(out_at=now + NEVER)
         running.engine._planner.plan(now)
         planned = [plan.shard_id for plans in running.engine._planner.planned for plan in plans]
 
@@ -210,7 +210,7 @@ def test_a_plan_of_an_ownership_that_ended_is_not_launched_for_the_next_one(two_
     wait_until(lambda: running.runner.hanging, "the only slot is taken")
     with running.consumer.lock:
         running.consumer.manager.page_fetched(SECOND, full=True)
-        running.engine._shards.by_id[SECOND].read_at = 0.0
+        running.engine._shards.by_id[SECOND].schedule(read_at=0.0)
         running.engine._planner.plan(running.consumer.now)
         assert [len(plans) for plans in running.engine._planner.planned] == [1], "a plan waits for its turn"
     epoch = world.stored(SECOND).epoch

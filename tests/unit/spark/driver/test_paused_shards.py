@@ -40,21 +40,6 @@ def test_a_shard_paused_before_the_start_is_not_read_until_it_is_resumed(world: 
     assert sorted(diary.payloads) == ["a", "b", "c", "d"]
 
 
-def test_retries_of_a_paused_application_wait_and_go_on_with_their_attempt(world: EngineWorld) -> None:
-    world.put_in(FIRST, "fails once")
-    diary = Diary(**{"fails once": [ValueError("no")]})
-    running = world.start(diary, retry_backoff_seconds=1.0)
-    diary.until(["fails once"])
-    running.query.pause_shards()
-    wait_until(lambda: running.query.paused_shards == {FIRST, SECOND}, "both are paused")
-    world.put_in(SECOND, "later")
-    polls = len(world.getters_opened)
-    running.query.resume_shards()
-    wait_until(lambda: diary.attempts("fails once") == [1, 2], "it is tried again")
-    diary.until(["later"])
-    assert len(world.getters_opened) >= polls
-
-
 def test_no_batch_begins_before_zookeeper_has_answered_a_process_that_was_stopped(world: EngineWorld) -> None:
     diary = Diary()
     running = world.start(diary)

@@ -112,7 +112,7 @@ def test_an_outage_is_not_taken_for_a_stream_full_of_poison(world: EngineWorld) 
 
     assert len(world.dead_letters.letters) <= 2
     with running.consumer.lock:
-        assert running.engine._shards.by_id[FIRST].barred_until > running.consumer.now + 1_000
+        assert running.engine._shards.by_id[FIRST].times.out_at > running.consumer.now + 1_000
 
 
 def test_a_handler_that_kills_every_worker_is_slowed_down_as_well(world: EngineWorld) -> None:

@@ -130,7 +130,7 @@ def test_a_lone_record_goes_out_at_once_and_the_next_one_waits_for_the_rest_to_e
 
     pushing.push(SECOND, "b")
     wait_until(lambda: shard_of(running, SECOND).has_news, "the engine knows of the second record")
-    assert shard_of(running, SECOND).next_poll_at == running.engine._tip.rests_until
+    assert shard_of(running, SECOND).times.poll_at == running.engine._tip.rests_until
     assert batches(running) == [["a"]]
     end_rest(running)
     pushing.diary.until(["b"])
@@ -220,10 +220,10 @@ def test_the_tip_ends_no_bounded_run_while_records_of_the_shard_wait(
     monkeypatch.setattr(running.consumer.manager, "ends_at_tip", lambda shard_id, _: ended.append(shard_id))
     at_tip = Page(records=(), size_bytes=0, millis_behind_latest=0, at_end=False)
     monkeypatch.setattr(getter, "read", lambda _: at_tip)
-    before = shard.tip_seen_at
+    before = shard.view.tip_seen_at
 
     getter.notify()
-    wait_until(lambda: shard.tip_seen_at > before, "an event said that nothing follows on it")
+    wait_until(lambda: shard.view.tip_seen_at > before, "an event said that nothing follows on it")
 
     assert ended == []
 

@@ -46,32 +46,6 @@ def test_old_records_are_dead_lettered_and_hold_up_nobody(
     assert sum(outcomes) == old
 
 
-def test_old_records_are_skipped_in_one_slice(world: EngineWorld) -> None:
-    put_old_and_new(world, 50, "a")
-    diary = Diary()
-    running = world.start(diary, until="latest", expired_records="skip", **MAXIMUM)
-    assert running.query.awaitTermination(60.0)
-    assert diary.payloads == ["a"]
-    assert not world.dead_letters.letters
-    assert (running.query.counters.expired, running.query.counters.skipped) == (50, 50)
-
-
-def test_a_record_that_becomes_too_old_before_its_retry_is_given_up(world: EngineWorld) -> None:
-    put_old_and_new(world, 0, "fails", "works")
-    diary = Diary(fails=[ValueError("no")] * 1000)
-    settings: dict[str, Any] = {
-        "maximum_record_age_seconds": 2.0,
-        "retry_limit": None,
-        "retry_backoff_seconds": 0.5,
-    }
-    running = world.start(diary, until="latest", **settings)
-    assert running.query.awaitTermination(60.0)
-    (letter,) = world.dead_letters.letters
-    assert (letter.data, letter.reason) == (b"fails", "expired")
-    assert letter.attempts == len(diary.attempts("fails"))
-    assert diary.attempts("works") == [1]
-
-
 def test_what_a_worker_had_passed_over_before_it_died_is_given_up_once(world: EngineWorld) -> None:
     put_old_and_new(world, 5, "a", "kills", "b")
     diary = Diary(kills=[KillsWorker()])

@@ -34,7 +34,6 @@ from kinesis_spout.spark.driver.engine import MicroBatchEngine
 from kinesis_spout.spark.driver.engine_settings import EngineSettings
 from kinesis_spout.spark.driver.query import OneOf, SpoutQuery
 from kinesis_spout.spark.tasks import journal
-from kinesis_spout.spark.tasks.coalescing import CoalescingKey, order_with
 from kinesis_spout.spark.tasks.delivery import Failed
 from kinesis_spout.spark.tasks.handlers import delivery_to, record_handler
 from kinesis_spout.spark.tasks.jobs import WORTH_A_TASK_SECONDS
@@ -285,7 +284,6 @@ class EngineWorld:
         engine: dict[str, Any] | None = None,
         task: dict[str, Any] | None = None,
         paces: ShardPaces | None = None,
-        coalescing: CoalescingKey | None = None,
         ticks: "Ticks | None" = None,
         **settings: Any,
     ) -> RunningQuery:
@@ -326,14 +324,12 @@ class EngineWorld:
                 **settings,
             }
         )
-        order = Order(config.order) if coalescing is None else order_with(config.order)
-        consumer = Consumer(config, ports, message_timeout_seconds=None, order=order)
+        consumer = Consumer(config, ports, message_timeout_seconds=None)
         runner = InProcessRunner(
             task_settings(
                 self.client,
-                order=order,
+                order=Order(config.order),
                 fail_on_data_loss=config.fail_on_data_loss,
-                coalescing=coalescing,
                 **(task or {}),
             ),
             _handler(handle, config),
@@ -353,7 +349,6 @@ class EngineWorld:
             "max_buffered_bytes": 256 * 1024 * 1024,
             "batch_timeout_seconds": None,
             "death_backoff_seconds": 0.01,
-            "coalescing": coalescing,
             **(engine or {}),
         }
         made = MicroBatchEngine(consumer, runner, EngineSettings(**engine_settings), "test")

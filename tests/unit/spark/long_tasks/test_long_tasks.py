@@ -488,9 +488,9 @@ def test_a_worker_that_dies_idle_costs_no_record_anything(make_world: MakeWorld)
     world.begin()
     world.run("b")
     assert world.runner._task is not None
-    connection = world.runner._task._connection
-    assert connection is not None
-    connection.end()  # as the end of its process does
+    attempt = world.runner._task._connected
+    assert attempt is not None
+    attempt.channel.shut()  # as the end of its process does
     world.until_ended()
     (result,) = world.run("c")
 

@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 
-from kinesis_spout.model.errors import InvalidConfig
 from kinesis_spout.model.handler import Reject
 from kinesis_spout.model.record import Record
 from kinesis_spout.spark.concurrency.concurrent_calls import ConcurrentCalls
@@ -120,12 +119,6 @@ def test_what_asks_for_nothing_is_called_as_before() -> None:
     assert isinstance(delivery_to(handler, plan(), rules), HandlerDelivery)
     for asked in (plain(print, 2), plain(print, 1, 5.0), plain(later)):
         assert isinstance(delivery_to(asked, plan(), rules), ConcurrentDelivery)
-
-
-def test_records_that_are_coalesced_are_handled_one_at_a_time() -> None:
-    for concurrency, seconds in [(2, None), (1, 5.0)]:
-        with pytest.raises(InvalidConfig, match="coalesce: expected a plain function, `concurrency=1`"):
-            record_handler(print, repr, concurrency=concurrency, timeout_seconds=seconds, coalesces=True)
 
 
 def test_all_records_are_delivered_and_the_failed_are_entered_in_their_order() -> None:

@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 
 from kinesis_spout.processes.keyed_connections import connect
+from kinesis_spout.processes.message_channel import MessageChannel
 from kinesis_spout.storm import ShellBolt
 from kinesis_spout.storm.hosting.processes import host_process
 from kinesis_spout.storm.hosting.processes.child_process import ChildSettings
@@ -168,9 +169,10 @@ def test_without_an_executor_it_stays_as_long_as_a_worker_of_another_machine_is_
         listening.listen()
         serving = threading.Thread(target=HostServer(listening).serve)
         worker.connect(str(tmp_path / "s"))
-        send(worker, Greet(lives_with=os.getpid(), shipped_to=(), host="127.0.0.1", key=b"key"))
+        channel = MessageChannel(worker)
+        send(channel, Greet(lives_with=os.getpid(), shipped_to=(), host="127.0.0.1", key=b"key"))
         serving.start()
-        greeting, _ = receive_answer(worker)
+        greeting, _ = receive_answer(channel)
         assert isinstance(greeting, Greeting)
         assert greeting.machine is not None
         with connect(greeting.machine, b"key") as distant:

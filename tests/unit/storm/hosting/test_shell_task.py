@@ -21,7 +21,7 @@ from kinesis_spout.storm.hosting.talk import ShellComponent, Talk
 from kinesis_spout.storm.multilang.conversation import BOLT
 from kinesis_spout.storm.multilang.frames import CODECS
 from kinesis_spout.storm.multilang.protocol import TupleIn
-from kinesis_spout.storm.running.counts import Metric
+from kinesis_spout.storm.running.counts import ComponentMetric
 from tests.support.storm.shell_topology import ENVIRONMENT, KEY, command
 from tests.support.waiting import wait_until
 
@@ -37,7 +37,7 @@ class Told:
         self.acked: list[str] = []
         self.failed: list[str] = []
         self.errors: list[str] = []
-        self.metrics: dict[str, Metric] = {}
+        self.metrics: dict[str, ComponentMetric] = {}
 
     def emit(self, values: Sequence[Any], anchors: Any = (), stream: str = DEFAULT_STREAM) -> None:
         del anchors, stream
@@ -71,7 +71,7 @@ class Told:
         self.errors.append(str(error))
 
     def report_metric(self, name: str, value: Any) -> None:
-        self.metrics.setdefault(name, Metric()).report(value)
+        self.metrics.setdefault(name, ComponentMetric()).report(value)
 
     def reset_timeout(self, tup: Tuple) -> None:
         raise NotImplementedError

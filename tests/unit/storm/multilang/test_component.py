@@ -20,7 +20,7 @@ from kinesis_spout.storm.multilang import (
     Spout,
     TupleIn,
 )
-from kinesis_spout.storm.multilang.channel import Channel, Pipes
+from kinesis_spout.storm.multilang.channel import Channel, HostPipes
 from kinesis_spout.storm.multilang.component import HostLog, codec_named
 from kinesis_spout.storm.multilang.frames import CODECS
 from kinesis_spout.storm.multilang.protocol import NotOfTheProtocol, tick
@@ -57,7 +57,7 @@ class Host:
             os.write(in_write, b"".join(self.codec.encode(each, "test") for each in says))
             os.close(in_write)
             try:
-                component.converse(Channel(self.codec, Pipes(in_read, out_write)))
+                component.converse(Channel(self.codec, HostPipes(in_read, out_write)))
             finally:
                 os.close(out_write)
                 self.heard = self.codec.decoder().feed(os.read(out_read, 1 << 20))

@@ -4,7 +4,7 @@ import re
 
 from kinesis_spout.storm import TopologyBuilder
 from kinesis_spout.storm.running.counts import ComponentCounts
-from tests.unit.storm.picture.sample_graphs import Source, Step, words
+from tests.unit.storm.picture.sample_graphs import Source, Step, diamond, ten_components, words
 
 WORDS = """\
 flowchart LR
@@ -60,3 +60,48 @@ def test_an_id_with_characters_that_mean_something_cannot_break_out_of_its_box()
     inside = re.fullmatch(r'    c0\(\["(.*)<br/>Source"\]\)', box)
     assert inside, box
     assert not set(inside[1]) & set('"[]<>`&%\n')
+
+
+def stages_and_arrows(drawn: str) -> tuple[dict[str, int], dict[tuple[str, str], tuple[str, str]]]:
+    """Read a drawing: the stage of each component; of each arrow how it is drawn, and its label."""
+    stages: dict[str, int] = {}
+    ids: dict[str, str] = {}
+    arrows: dict[tuple[str, str], tuple[str, str]] = {}
+    stage = -1
+    for line in drawn.splitlines():
+        if found := re.fullmatch(r'  subgraph s(\d+)\["stage \1"\]', line):
+            stage = int(found[1])
+        elif found := re.fullmatch(r'    (c\d+)\W+"([^"<]+)<br/>.*', line):
+            ids[found[1]], stages[found[2]] = found[2], stage
+        elif found := re.fullmatch(r'  (c\d+) (-->|==>)\|"(.*)"\| (c\d+)', line):
+            arrows[ids[found[1]], ids[found[4]]] = (found[2], found[3])
+    return stages, arrows
+
+
+def test_a_bolt_stands_behind_all_that_it_subscribes_to() -> None:
+    stages, arrows = stages_and_arrows(diamond().build().mermaid())
+    assert stages == {"orders": 0, "price": 0, "enrich": 1, "join": 2}
+    assert {ends: line for ends, (line, _) in arrows.items()} == {
+        ("orders", "enrich"): "==>",
+        ("orders", "price"): "-->",
+        ("enrich", "join"): "==>",
+        ("price", "join"): "==>",
+    }
+
+
+def test_of_several_spouts_a_bolt_is_shown_once_in_its_latest_stage() -> None:
+    topology = ten_components().build()
+    drawn = topology.mermaid()
+    stages, arrows = stages_and_arrows(drawn)
+    assert sorted(stages) == sorted(topology.graph.order)
+    assert drawn.count("<br/>") == len(stages)
+    assert stages["alerts"] == 2, "of the clicks; of the orders it is 0"
+    assert all(stages[source] <= stages[target] for source, target in arrows)
+    of_stores = {source: line for (source, target), (line, _) in arrows.items() if target == "store"}
+    assert of_stores == {"score": "-->", "alerts": "==>"}, "exchanged for one spout is shown as exchanged"
+
+
+def test_a_label_names_the_grouping_and_the_stream_unless_that_is_the_default() -> None:
+    _, arrows = stages_and_arrows(ten_components().build().mermaid())
+    assert arrows["match", "audit"][1] == "late: global"
+    assert arrows["sessions", "match"][1] == "fields by word"

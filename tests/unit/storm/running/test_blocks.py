@@ -9,7 +9,7 @@ from typing import Any
 from kinesis_spout.storm import Tuple
 from kinesis_spout.storm.components.tuples import Source
 from kinesis_spout.storm.local import LocalResult
-from kinesis_spout.storm.running.blocks import FULL_BLOCK, Outbox, Parcel, TupleBlock
+from kinesis_spout.storm.running.blocks import FULL_BLOCK, Parcel, StageOutbox, TupleBlock
 from kinesis_spout.storm.running.stage_run import StageRun
 from tests.support.storm.scripted_topology import Scripted, UnloadableError, begin, given, singles
 
@@ -30,7 +30,7 @@ def put(parcel: Parcel, value: object, root: int = 0) -> None:
 
 
 def test_tuples_come_out_of_a_block_with_their_trees_none_one_or_several() -> None:
-    outbox = Outbox(2)
+    outbox = StageOutbox(2)
     told: list[TupleBlock] = []
     parcel = outbox.fill(Parcel("sink", 3, SOURCE, refuses_none, told.append))
     put(parcel, "a")
@@ -52,7 +52,7 @@ def test_tuples_come_out_of_a_block_with_their_trees_none_one_or_several() -> No
 
 
 def test_the_edges_of_a_block_are_others_than_those_of_every_other_block() -> None:
-    parcel = Outbox(1).fill(Parcel("sink", 0, SOURCE, refuses_none, tells_nobody))
+    parcel = StageOutbox(1).fill(Parcel("sink", 0, SOURCE, refuses_none, tells_nobody))
     for number in range(100):
         put(parcel, number, 1)
     edges = [*array("Q", parcel.block().edges), *array("Q", parcel.block().edges)]
@@ -61,7 +61,7 @@ def test_the_edges_of_a_block_are_others_than_those_of_every_other_block() -> No
 
 
 def test_a_block_of_tuples_without_trees_has_no_edges() -> None:
-    parcel = Outbox(1).fill(Parcel("sink", 0, SOURCE, refuses_none, tells_nobody))
+    parcel = StageOutbox(1).fill(Parcel("sink", 0, SOURCE, refuses_none, tells_nobody))
     put(parcel, "a")
     block = parcel.block()
     assert (block.edges, list(block.tuples())) == (b"", [(("a",), 0, None)])
@@ -86,7 +86,7 @@ def test_what_is_for_one_task_leaves_in_blocks_that_are_full_and_a_last_one() ->
 
 
 def test_what_a_stage_did_not_send_is_dropped_when_the_next_batch_begins() -> None:
-    outbox = Outbox(1)
+    outbox = StageOutbox(1)
     put(outbox.fill(Parcel("sink", 0, SOURCE, refuses_none, tells_nobody)), 1)
     outbox.clear()
     outbox.close()

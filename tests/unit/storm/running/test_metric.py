@@ -13,12 +13,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from kinesis_spout.storm.running.counts import Metric
+from kinesis_spout.storm.running.counts import ComponentMetric
 
 
 def reported(*values: Any) -> dict[str, Any]:
     """Report values, carry the metric to another process, and read it as a query tells it."""
-    metric, together = Metric(), Metric()
+    metric, together = ComponentMetric(), ComponentMetric()
     for value in values:
         metric.report(value)
     together.add(pickle.loads(pickle.dumps(metric)))

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from kinesis_spout.storm.components.tuples import Source
 from kinesis_spout.storm.running.acking import Acker
 from kinesis_spout.storm.running.blocks import TupleBlock
-from kinesis_spout.storm.running.collecting import Collector, Output
+from kinesis_spout.storm.running.collecting import Output, TaskCollector
 from kinesis_spout.storm.running.trees import Trees
 
 SOURCE = Source("bolt", "default", 7, ("value",))
@@ -46,7 +46,7 @@ def handle(trees: Trees, root: int, *, leaves: bool = False) -> bool:
     def execute(*_: object) -> None:
         trees.has_left = trees.has_left or leaves
 
-    collector = Collector("spout", trees)
+    collector = TaskCollector("spout", trees)
     collector.outputs["default"] = Output(1, to_all=[(1, execute)])
     return collector.emit_root((0,), root)
 

@@ -10,10 +10,10 @@ import pytest
 from kinesis_spout.storm import KeyValueState, StatefulBolt, Topology, Tuple
 from kinesis_spout.storm.components.tuples import Source
 from kinesis_spout.storm.running.acking import TreeEnd
-from kinesis_spout.storm.running.blocks import AckBlock, Block, OpenTrees, TupleBlock
-from kinesis_spout.storm.running.collecting import Collector, Output
+from kinesis_spout.storm.running.blocks import AckBlock, Block, StageReport, TupleBlock
+from kinesis_spout.storm.running.collecting import Output, TaskCollector
 from kinesis_spout.storm.running.stage_run import StageRun
-from kinesis_spout.storm.running.trees import NOBODY_SAID, Trees, Unfinished, decide
+from kinesis_spout.storm.running.trees import NOBODY_SAID, Trees, acker_decides
 from kinesis_spout.storm.state.key_values import PartitionState
 from tests.support.storm.scripted_topology import Script, Scripted, acks, begin, holds, passes_on, singles
 
@@ -54,6 +54,14 @@ def without_other_roots(blocks: Iterable[Keyed]) -> Iterator[Keyed]:
         yield to, replace(block, others={}) if isinstance(block, TupleBlock) else block
 
 
+def ends_by_acker(blocks: Iterable[Block]) -> dict[int, TreeEnd]:
+    ends: dict[int, TreeEnd] = {}
+    for found in acker_decides(blocks):
+        if isinstance(found, StageReport):
+            ends.update(found.ends)
+    return ends
+
+
 def ran(topology: Topology, way: Way, roots: Sequence[int]) -> tuple[dict[int, TreeEnd], set[int]]:
     """Run a tuple for each root. Gives how trees ended by the acker, and which of them are held or failed."""
     program = topology._programs(1)["numbers"]
@@ -62,26 +70,22 @@ def ran(topology: Topology, way: Way, roots: Sequence[int]) -> tuple[dict[int, T
     for number, root in enumerate(roots):
         stages[0].spout.emit_root((number,), root)
     stages[0].finish()
-    numbers = array("Q", range(len(roots))).tobytes()
-    opened = OpenTrees(acker=0, batch=0, roots=array("Q", roots).tobytes(), numbers=numbers)
-    blocks = [*stages[1].run(way([*stages[0].outbox.take(), (0, opened)]))]
-    ends: dict[int, TreeEnd] = {}
-    for found in decide(block for _, block in blocks):
-        if isinstance(found, Unfinished):
-            ends.update(found.ends)
-    return ends, {root for stage in stages for root in stage.trees.opened}
+    blocks = [*stages[1].run(way(stages[0].outbox.take()))]
+    return ends_by_acker(block for _, block in blocks), {
+        root for stage in stages for root in stage.trees.opened
+    }
 
 
 def test_of_a_tuple_that_left_and_never_came_only_the_xor_knows() -> None:
     assert ran(two_stages(passes_on, acks), as_it_is, [HIGH, HIGHEST]) == ({}, set())
     ends, held = ran(two_stages(passes_on, acks), without_tuples, [HIGH, HIGHEST])
     assert held == set()
-    assert ends == {0: NOBODY_SAID, 1: NOBODY_SAID}
+    assert ends == {HIGH: NOBODY_SAID, HIGHEST: NOBODY_SAID}
 
 
 def test_of_a_tuple_that_came_without_one_of_its_anchors_only_the_xor_knows() -> None:
     assert ran(two_stages(in_pairs, acks), as_it_is, [5, 6]) == ({}, set())
-    assert ran(two_stages(in_pairs, acks), without_other_roots, [5, 6]) == ({1: NOBODY_SAID}, set())
+    assert ran(two_stages(in_pairs, acks), without_other_roots, [5, 6]) == ({6: NOBODY_SAID}, set())
 
 
 def test_of_a_tuple_that_came_and_was_not_acked_its_process_knows_and_tells_the_acker() -> None:
@@ -98,12 +102,9 @@ def test_every_bit_of_an_edge_counts(edge: int) -> None:
     trees = Trees(lambda: 0.0, 30.0)
     trees.tell(left)
     roots, values = trees.take()
-    opened = OpenTrees(acker=0, batch=0, roots=words, numbers=bytes(8))
-    told = AckBlock(acker=0, roots=roots.tobytes(), values=values.tobytes())
-    (unfinished,) = decide([opened, told])
-    assert isinstance(unfinished, Unfinished)
-    assert unfinished.ends == {0: NOBODY_SAID}
-    assert list(decide([opened, told, told])) == []
+    told = AckBlock(roots=roots.tobytes(), values=values.tobytes())
+    assert ends_by_acker([told]) == {9: NOBODY_SAID}
+    assert ends_by_acker([told, told]) == {}
 
 
 def test_a_tuple_with_several_anchors_is_part_of_all_trees_of_each() -> None:
@@ -112,7 +113,7 @@ def test_a_tuple_with_several_anchors_is_part_of_all_trees_of_each() -> None:
     def send(_: Sequence[Any], root: int, others: tuple[int, ...] | None) -> None:
         sent.append({root, *(others or ())})
 
-    collector = Collector("bolt", Trees(lambda: 0.0, 30.0))
+    collector = TaskCollector("bolt", Trees(lambda: 0.0, 30.0))
     collector.outputs["default"] = Output(1, to_all=[(1, send)])
     collector.outputs["pick"] = Output(1, direct=True, tasks={3: send})
     anchors = [Tuple((0,), SOURCE, 1, (2, 3)), Tuple((0,), SOURCE, 4), Tuple((0,), SOURCE, 5, (2, 6))]

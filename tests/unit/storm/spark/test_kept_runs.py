@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from kinesis_spout.storm import Bolt, KeyValueState, StatefulBolt, TopologyBuilder, Tuple
-from kinesis_spout.storm.running.blocks import TreeReport, TupleBlock
+from kinesis_spout.storm.running.blocks import StageReport, TupleBlock
 from kinesis_spout.storm.spark import kept_runs
 from kinesis_spout.storm.spark.kept_runs import KeptRun, ShippedProgram
 from kinesis_spout.storm.state.key_values import PartitionState
@@ -85,7 +85,7 @@ def test_a_run_that_rests_keeps_nothing_of_the_micro_batch_that_it_has_ended() -
     with ShippedProgram(program, None).stage(1, 0) as second:
         reports = list(second.run.run([(0, block)], lambda _, index: PartitionState(index, 1)))
         assert (
-            sum(len(each.touched) for _, each in reports if isinstance(each, TreeReport)) == 10 * 8
+            sum(len(each.touched) for _, each in reports if isinstance(each, StageReport)) == 10 * 8
         )  # bytes
 
     assert second.run.trees.touched == set()

@@ -14,13 +14,11 @@ import pytest
 from kinesis_spout.model.errors import HandlerKilledWorker, InvalidConfig
 from kinesis_spout.storm import SpoutOutputCollector, Stream, TaskContext, TopologyBuilder
 from kinesis_spout.storm.graph.plan import context_of
-from kinesis_spout.storm.running.blocks import CountsBlock
+from kinesis_spout.storm.running.blocks import StageReport
 from kinesis_spout.storm.running.counts import ComponentCounts
-from kinesis_spout.storm.running.stage_run import StageRun
-from kinesis_spout.storm.spark import job, own_spout
+from kinesis_spout.storm.spark import own_spout
 from kinesis_spout.storm.spark.job import TopologyJobs
 from kinesis_spout.storm.spark.own_spout import GatheringCollector, OwnSpoutQuery, SpoutHangs
-from kinesis_spout.storm.spark.stages import GivenTuple, emitted
 from kinesis_spout.testing import ManualClock
 from tests.support.spark.spark_here import SparkHere
 from tests.support.storm.scripted_topology import Declared, Scripted, UnloadableError, acks
@@ -98,12 +96,18 @@ class DyingJobs:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.running, self.cancelled = threading.Event(), threading.Event()
-        for module in (job, own_spout):
-            monkeypatch.setattr(module, "cancel", lambda *_: self.cancelled.set())
-        monkeypatch.setattr(job, "has_begun", lambda *_: True)
-        monkeypatch.setattr(job, "_LOOK_SECONDS", 0.01)
+        self.has_begun = threading.Event()
+        self.has_begun.set()
+        self.asked = 0
+        monkeypatch.setattr(own_spout, "cancel", lambda *_: self.cancelled.set())
+        monkeypatch.setattr(own_spout, "has_begun", self._asked)
+        monkeypatch.setattr(own_spout, "_LOOK_SECONDS", 0.01)
         monkeypatch.setattr(own_spout, "_JOIN_SECONDS", 0.05)
         monkeypatch.setattr(TopologyJobs, "run", self._run)
+
+    def _asked(self, *_: object) -> bool:
+        self.asked += 1
+        return self.has_begun.is_set()
 
     def _run(self, *_: object, **_by_name: object) -> None:
         self.running.set()
@@ -235,7 +239,7 @@ def test_a_spout_is_opened_with_its_own_conf_over_that_of_the_topology() -> None
 
 def test_what_a_spout_reports_counts_once_however_often_it_is_asked_for() -> None:
     with running(Silent()) as query:
-        query._jobs._take_in([CountsBlock(counts={"mine": ComponentCounts(emitted=5)})])
+        query._jobs._take_in([StageReport(counts={"mine": ComponentCounts(emitted=5)})])
         for _ in range(3):
             counts = query.counts["mine"]
             assert (counts.emitted, counts.metrics["opened"].count) == (5, 1)
@@ -329,6 +333,30 @@ def test_a_tuple_whose_job_took_too_long_is_told_so_in_plain_words(monkeypatch: 
     assert spout.ends == [("timed out", 1, reason)]
 
 
+def test_a_job_that_waits_for_its_turn_is_not_cancelled_however_long_that_takes(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    jobs, spout, clock = DyingJobs(monkeypatch), EmitsOne(), ManualClock()
+    jobs.has_begun.clear()
+    with running(spout, job_timeout_seconds=10, clock=clock.monotonic) as query:
+        assert jobs.running.wait(30)
+        clock.advance(60)
+        asked = jobs.asked
+        wait_until(lambda: jobs.asked > asked + 2, "it is looked after")
+        assert not jobs.cancelled.is_set()
+        jobs.has_begun.set()
+        asked = jobs.asked
+        wait_until(lambda: jobs.asked > asked, "it was seen to run")
+
+        def is_cancelled() -> bool:
+            clock.advance(11)
+            return jobs.cancelled.is_set()
+
+        wait_until(is_cancelled, "it is cancelled")
+        query.processAllAvailable()
+    assert spout.ends[0][0] == "timed out"
+
+
 def test_a_tuple_whose_job_is_cancelled_by_the_stop_is_told_so_in_plain_words(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -358,17 +386,27 @@ def test_values_that_are_no_tuple_of_the_stream_are_refused_when_they_are_emitte
     assert collector.gathered == []
 
 
+class EmitsWhatCannotBeGrouped(EmitsAtOnce):
+    def __init__(self) -> None:
+        super().__init__()
+        self.failed: list[tuple[int, str]] = []
+
+    def next_tuple(self) -> None:
+        remaining, self.remaining = self.remaining, []
+        for message_id in remaining:
+            self.collector.emit(([] if message_id == 1 else message_id,), message_id)
+
+    def fail(self, message_id: int, reason: str) -> None:
+        self.failed.append((message_id, reason))
+
+
 def test_a_tuple_that_cannot_be_grouped_fails_and_the_others_go_on() -> None:
-    run = StageRun(two_stages(Declared()).build()._programs(2)["mine"], 0, 0, time.monotonic)
-    run.begin()
-    opened, refused = emitted(
-        run,
-        [
-            GivenTuple(number, values, "default", True)
-            for number, values in enumerate([("a",), ([],), ("b",)])
-        ],
-    )
-    assert sorted(opened.values()) == [0, 2]
-    assert [(number, end.reason.partition(":")[0]) for number, end in refused.items()] == [(1, "mine")]
-    assert "expected to group by str, bytes" in refused[1].reason
-    assert run.spout.counts.errors == 1
+    spout = EmitsWhatCannotBeGrouped()
+    with running(spout) as query:
+        query.processAllAvailable()
+        errors = query.counts["mine"].errors
+    assert spout.told == [0, 3, 4]
+    [(message_id, reason)] = spout.failed
+    assert message_id == 1
+    assert reason.startswith("mine: InvalidConfig: expected to group by str, bytes")
+    assert errors == 1

@@ -8,6 +8,8 @@ import pytest
 
 from kinesis_spout.model.errors import HandlerKilledWorker
 from kinesis_spout.storm import KeyValueState, StatefulBolt, TopologyBuilder, Tuple
+from kinesis_spout.storm.running.trees import verdict_of
+from kinesis_spout.storm.spark.job import JobResult
 from kinesis_spout.storm.spark.runner import TopologyRunner
 from kinesis_spout.storm.state.manifest import StateManifest
 from tests.support.spark.spark_here import SparkHere
@@ -41,7 +43,7 @@ def runner() -> TopologyRunner:
         settled=lambda *_: True,
     )
     made: Any = TopologyRunner(SparkHere(), settings, program=program, to_values=str, state=state)
-    made._jobs.run = lambda *_, **__: []
+    made._jobs.run = lambda *_, **__: JobResult.of([], verdict_of([]))
     made.ticks.advance(monotonic() + 10)
     return made  # type: ignore[no-any-return]
 

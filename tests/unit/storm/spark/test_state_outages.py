@@ -145,7 +145,7 @@ def test_records_wait_while_nothing_can_be_written_where_the_state_is(start: Sta
         folder.unlink()
         away.rename(folder)
 
-    outlives(start(str(folder)), "File exists", replace, put_back)
+    outlives(start(str(folder)), "Not a directory", replace, put_back)
 
 
 def test_records_wait_while_the_disk_of_the_state_is_full(start: Start, small_disk: Path) -> None:

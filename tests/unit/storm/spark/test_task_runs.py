@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import pytest
 
 from kinesis_spout.storm import TopologyBuilder
-from kinesis_spout.storm.running.blocks import Block, CountsBlock
+from kinesis_spout.storm.running.blocks import Block, StageReport
 from kinesis_spout.storm.running.program import Program
 from kinesis_spout.storm.spark.stages import RunMark, SeenRuns, TaskRun, contradict
 from tests.support.storm.components import Sentences, Split
@@ -43,7 +43,7 @@ def test_two_runs_of_a_task_leave_different_marks(program: Program) -> None:
 
 
 def test_marks_are_taken_out_and_everything_else_is_passed_on(program: Program) -> None:
-    other = CountsBlock(counts={})
+    other = StageReport()
     task = TaskRun(1, 0)
     assert read(task, [*sent(program, TaskRun(0, 0))[0], other]) == [other]
     assert [seen for seen, _ in task.seen.runs] == [(0, 0)]

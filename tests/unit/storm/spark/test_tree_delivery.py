@@ -15,13 +15,12 @@ from kinesis_spout.spark.tasks.work import Unfinished as UnfinishedRecord
 from kinesis_spout.spark.tasks.work import WorkResult
 from kinesis_spout.storm import Topology, TopologyBuilder
 from kinesis_spout.storm.running.acking import TreeEnd
-from kinesis_spout.storm.running.blocks import OpenTrees
+from kinesis_spout.storm.running.blocks import AckBlock, RecordBlock
 from kinesis_spout.storm.running.stage_run import StageRun
-from kinesis_spout.storm.running.trees import Unfinished, acker_of, place_of
+from kinesis_spout.storm.running.trees import place_of
 from kinesis_spout.storm.spark.tree_delivery import (
     FailedTree,
     TreeDelivery,
-    TreeResult,
     failed_trees,
     with_failed,
 )
@@ -100,24 +99,33 @@ class FirstStage:
     def finish(self) -> None:
         self.run.finish()
 
+    def failed(self) -> list[FailedTree]:
+        """End the stage; give the trees that failed in it."""
+        self.run.finish()
+        found = self.delivery.failed_here()
+        return [] if found is None else list(found.failed)
+
+    def left(self) -> RecordBlock:
+        left = self.delivery.records_left()
+        assert left is not None
+        return left
+
 
 def test_a_record_whose_tree_ends_where_it_began_leaves_nothing() -> None:
     stage = FirstStage()
     assert stage.deliver(records("a b", "c")) == 2
-    stage.finish()
 
-    assert list(stage.delivery.failed_here()) == []
+    assert stage.failed() == []
     assert stage.delivery.failures == []
-    assert list(stage.delivery.open_trees()) == []
+    assert stage.delivery.records_left() is None
 
 
 def test_a_record_whose_tree_failed_in_the_only_stage_is_found_with_its_place_and_its_bolt() -> None:
     stage = FirstStage()
     given = records("a b", "unsplittable", "c")
     stage.deliver(given)
-    stage.finish()
 
-    [failed] = stage.delivery.failed_here()
+    [failed] = stage.failed()
     assert (failed.index, failed.record, failed.previous) == (1, given[1], SequenceNumber(1))
     assert failed.end.reason == "split: cannot be split"
 
@@ -134,30 +142,32 @@ def test_what_the_scheme_raises_fails_its_record_at_once_and_no_other() -> None:
 def test_without_ackers_a_record_is_done_when_it_is_emitted() -> None:
     stage = FirstStage(ackers=0)
     stage.deliver(records("unsplittable"))
-    stage.finish()
 
-    assert list(stage.delivery.failed_here()) == []
+    assert stage.failed() == []
     assert stage.delivery.failures == []
 
 
 # Trees that leave the stage
 
 
-def opened(stage: FirstStage) -> list[OpenTrees]:
-    return list(stage.delivery.open_trees())
+def roots_told(stage: FirstStage) -> list[tuple[int, int]]:
+    """End a stage; give the roots that ackers are told of, each with its acker."""
+    stage.finish()
+    return [
+        (acker, root)
+        for acker, block in stage.run.outbox.take()
+        if isinstance(block, AckBlock)
+        for root in memoryview(block.roots).cast("Q").tolist()
+    ]
 
 
-def test_the_open_trees_of_a_slice_go_to_one_acker_and_their_roots_say_which() -> None:
+def test_the_trees_of_a_slice_have_one_acker_and_their_roots_say_which_records_they_are() -> None:
     stage = FirstStage(exchanges=True)
     stage.deliver(records(*[f"sentence {number}" for number in range(40)]))
-    stage.finish()
 
-    [found] = opened(stage)
-    roots = memoryview(found.roots).cast("Q").tolist()
-    assert (found.acker, found.batch) == (0, 7)
-    assert len(set(roots)) == 40
-    assert {acker_of(root, ACKERS) for root in roots} == {0}
-    assert [place_of(root) for root in roots] == [(7, number) for number in range(40)]
+    told = roots_told(stage)
+    assert len({acker for acker, _ in told}) == 1
+    assert sorted(place_of(root) or (0, 0) for _, root in told) == [(7, number) for number in range(40)]
 
 
 def test_the_roots_of_slices_that_are_delivered_at_the_same_time_are_others() -> None:
@@ -165,40 +175,22 @@ def test_the_roots_of_slices_that_are_delivered_at_the_same_time_are_others() ->
     for batch in range(50):
         stage = FirstStage(exchanges=True, batch=batch)
         stage.deliver(records("a", "b", "c"))
-        roots += memoryview(opened(stage)[0].roots).cast("Q").tolist()
+        roots += [root for _, root in roots_told(stage)]
     assert len(set(roots)) == 150
     assert min(roots) > 0
 
 
-def test_without_ackers_the_records_of_open_trees_are_left_for_the_case_that_they_fail() -> None:
-    stage = FirstStage(exchanges=True, ackers=None)
-    stage.deliver(records("a", "b"))
-    stage.finish()
-
-    [found] = opened(stage)
-    assert (found.batch, found.roots) == (7, b"")
-    assert memoryview(found.numbers).cast("Q").tolist() == [0, 1]
-
-
-def test_of_open_trees_that_did_not_complete_the_records_are_found_again() -> None:
-    stage = FirstStage(exchanges=True)
+@pytest.mark.parametrize("ackers", [ACKERS, None])
+def test_the_records_of_open_trees_are_left_and_found_again_if_these_fail(ackers: int | None) -> None:
+    stage = FirstStage(exchanges=True, ackers=ackers)
     given = records("a", "b", "c", "no sentence", "d", "e")
     stage.deliver(given[:2])
     stage.deliver(given[2:])
     stage.finish()
 
-    failed = [
-        tree
-        for trees in opened(stage)
-        for tree in failed_trees(
-            Unfinished(
-                batch=trees.batch,
-                ends=dict.fromkeys(memoryview(trees.numbers).cast("Q").tolist(), ENDED),
-                opened=trees,
-            )
-        ).failed
-    ]
-    by_index = {tree.index: tree for tree in failed}
+    found = failed_trees(stage.left(), dict.fromkeys(range(6), ENDED))
+    by_index = {tree.index: tree for tree in found.failed}
+    assert found.batch == 7
     assert {index: tree.record for index, tree in by_index.items()} == {
         index: given[index] for index in (0, 1, 2, 4, 5)
     }
@@ -206,28 +198,30 @@ def test_of_open_trees_that_did_not_complete_the_records_are_found_again() -> No
     assert previous == {0: None, **{index: SequenceNumber(index) for index in (1, 2, 4, 5)}}
 
 
+def test_of_the_records_that_are_left_only_those_are_found_whose_trees_failed() -> None:
+    stage = FirstStage(exchanges=True)
+    stage.deliver(records(*"abc"))
+
+    assert [tree.index for tree in failed_trees(stage.left(), {1: ENDED}).failed] == [1]
+
+
 def test_the_record_before_the_first_of_a_page_is_the_last_one_of_the_page_before() -> None:
     stage = FirstStage()
     pages = records("a", "b", "unsplittable")
     stage.deliver(pages[:2])
     stage.deliver(pages[2:])
-    stage.finish()
 
-    [failed] = stage.delivery.failed_here()
+    [failed] = stage.failed()
     assert (failed.index, failed.previous) == (2, SequenceNumber(2))
 
 
-def test_no_more_trees_are_open_than_failures_can_be_kept() -> None:
-    stage = FirstStage(exchanges=True, max_failures=3)
-    assert stage.deliver(records(*"abcde")) == 3
-    assert not stage.delivery.room
-
-
-@pytest.mark.parametrize(("ackers", "most"), [(ACKERS, 3), (None, 1_000), (0, 1_000)])
-def test_with_ackers_no_more_is_fetched_than_may_be_open(*, ackers: int | None, most: int) -> None:
-    delivery = FirstStage(exchanges=True, ackers=ackers, max_failures=3).delivery
-    assert not delivery.wants_more_than(page_of(most))
-    assert delivery.wants_more_than(page_of(most - 1))
+@pytest.mark.parametrize("ackers", [ACKERS, None, 0])
+def test_trees_that_leave_the_stage_take_no_room_whoever_decides_them(ackers: int | None) -> None:
+    stage = FirstStage(exchanges=True, ackers=ackers, max_failures=3)
+    assert stage.deliver(records(*"abcde")) == 5
+    assert stage.delivery.room
+    assert stage.delivery.wants_more_than(page_of(994))
+    assert not stage.delivery.wants_more_than(page_of(995))
 
 
 def test_on_its_way_to_the_one_record_of_a_probe_it_fetches_all_that_was_finished_before() -> None:
@@ -241,7 +235,7 @@ def test_without_ackers_nothing_is_open_though_all_tuples_leave() -> None:
     stage = FirstStage(exchanges=True, ackers=0, max_failures=3)
     assert stage.deliver(records(*"abcde")) == 5
     stage.finish()
-    assert opened(stage) == []
+    assert stage.delivery.records_left() is None
 
 
 def test_a_record_whose_tree_is_done_at_once_takes_no_room() -> None:
@@ -270,9 +264,8 @@ def test_the_attempt_of_a_record_is_that_of_its_retry() -> None:
         retries=(Redelivery(sequence=SequenceNumber(1), attempt=3),),
     )
     stage.deliver(records("unsplittable"))
-    stage.finish()
 
-    [failed] = stage.delivery.failed_here()
+    [failed] = stage.failed()
     assert failed.record.attempt == 3
 
 
@@ -297,7 +290,7 @@ def test_failed_trees_are_cut_out_of_the_outcome_in_the_order_of_the_slice() -> 
     )
     result = WorkResult(plan=stage.plan, outcome=outcome, unfinished=tuple(delivery.unfinished))
 
-    merged = with_failed(result, list(delivery.failed_here())).result
+    merged = with_failed(result, stage.failed())
 
     assert [failure.index for failure in merged.outcome.failures] == [0, 1, 2]
     errors = {each.record.sequence_number: each.error for each in merged.unfinished}
@@ -322,7 +315,7 @@ def test_what_a_bolt_says_by_raising_means_what_it_means_for_a_handler(
     end = TreeEnd(component="split", failure=failure_of(raised))
     failed = FailedTree(index=0, record=record, previous=None, end=end)
 
-    (failure,) = with_failed(WorkResult(plan=plan(), outcome=outcome), [failed]).result.outcome.failures
+    (failure,) = with_failed(WorkResult(plan=plan(), outcome=outcome), [failed]).outcome.failures
 
     assert (failure.fate, failure.delay_seconds) == (fate, delay_seconds)
 
@@ -333,7 +326,7 @@ def test_without_failed_trees_the_outcome_is_as_it_was() -> None:
         outcome=SliceOutcome(first=SequenceNumber(1), last=SequenceNumber(1), count=1),
         unfinished=(UnfinishedRecord(record=records("a")[0], error="no"),),
     )
-    assert with_failed(result, []) == TreeResult(result, is_cut=False)
+    assert with_failed(result, []) == result
 
 
 def test_a_slice_ends_where_no_more_failures_can_be_kept_and_what_follows_comes_again() -> None:
@@ -351,9 +344,8 @@ def test_a_slice_ends_where_no_more_failures_can_be_kept_and_what_follows_comes_
         FailedTree(index=at, record=given[at], previous=given[at - 1].sequence, end=ENDED) for at in (1, 3, 4)
     ]
 
-    cut, is_cut = with_failed(result, failed)
+    cut = with_failed(result, failed)
 
-    assert is_cut
     assert [failure.index for failure in cut.outcome.failures] == [1, 3]
     assert [each.record for each in cut.unfinished] == [given[1], given[3]]
     assert (cut.outcome.first, cut.outcome.last, cut.outcome.count) == (
@@ -380,9 +372,8 @@ def test_what_a_cut_leaves_out_is_counted_when_it_comes_again(*, skips: bool) ->
     ]
     whole = stage.delivery.result()
 
-    cut, is_cut = with_failed(whole, failed, stage.delivery.expired_at)
+    cut = with_failed(whole, failed, stage.delivery.expired_at)
 
-    assert is_cut
     assert (whole.delivered, whole.expired) == (5, 3)
     if skips:
         assert (cut.outcome.count, cut.delivered, cut.expired, cut.timed_out) == (6, 4, 2, 4)
@@ -409,14 +400,7 @@ def test_a_user_record_whose_tree_fails_later_comes_back_with_all_that_tells_it_
     stage = FirstStage(exchanges=True)
     given = user_records("a", "b", "c")
     stage.deliver(given)
-    [opened] = stage.delivery.open_trees()
 
-    [failed] = failed_trees(
-        Unfinished(
-            batch=7,
-            opened=opened,
-            ends={2: ENDED},
-        )
-    ).failed
+    [failed] = failed_trees(stage.left(), {2: ENDED}).failed
 
     assert (failed.record, failed.previous) == (given[2], SequenceNumber(7, 1))

@@ -1,6 +1,7 @@
 """Files of state: read as they were written, or an error that says what to do."""
 
 import pickle
+import threading
 from pathlib import Path
 from urllib.parse import quote
 
@@ -32,9 +33,9 @@ def path_of(files: StateFiles, name: str) -> Path:
 
 def test_a_file_is_read_as_it_was_written(files: StateFiles) -> None:
     name = files.write(place(), 7, ROWS, after=["6-x", "5-y"])
-    content = files.read(place(), name)
-    assert dict(zip(content.keys, content.values, strict=True)) == ROWS
-    assert content.after == ("6-x", "5-y")
+    file, rows = files.read(place(), name)
+    assert rows == ROWS
+    assert file.after == ("6-x", "5-y")
     assert name.startswith("7-")
 
 
@@ -51,12 +52,11 @@ def test_a_folder_that_is_made_is_its_owners_alone_and_one_that_is_there_keeps_i
 
 def test_a_file_of_many_rows_is_read_as_it_was_written(files: StateFiles) -> None:
     rows = {number: b"%d" % number for number in range(150_000)}
-    content = files.read(place(), files.write(place(), 1, rows))
-    assert dict(zip(content.keys, content.values, strict=True)) == rows
+    assert files.read(place(), files.write(place(), 1, rows))[1] == rows
 
 
 def test_a_file_without_rows_is_one(files: StateFiles) -> None:
-    assert files.read(place(), files.write(place(), 1, {})).keys == []
+    assert files.read(place(), files.write(place(), 1, {}))[1] == {}
 
 
 def test_no_two_files_have_the_same_name(files: StateFiles) -> None:
@@ -65,7 +65,7 @@ def test_no_two_files_have_the_same_name(files: StateFiles) -> None:
 
 def test_an_address_with_a_scheme_is_the_same_place(files: StateFiles) -> None:
     name = files.write(place(), 1, ROWS)
-    assert len(StateFiles(Path(files.address).as_uri()).read(place(), name).keys) == len(ROWS)
+    assert len(StateFiles(Path(files.address).as_uri()).read(place(), name)[1]) == len(ROWS)
 
 
 def test_files_of_any_file_system_are_written_and_read(tmp_path: Path) -> None:
@@ -73,7 +73,7 @@ def test_files_of_any_file_system_are_written_and_read(tmp_path: Path) -> None:
     remote = StateFiles(str(tmp_path))
     remote.filesystem, remote.root = pa.fs.SubTreeFileSystem(str(tmp_path), pa.fs.LocalFileSystem()), "bucket"
     name = remote.write(place(), 1, ROWS)
-    assert len(remote.read(place(), name).keys) == len(ROWS)
+    assert len(remote.read(place(), name)[1]) == len(ROWS)
     assert set(remote.modified("counts/0f")) == {place().path(name)}
     remote.delete(place().path(name))
     assert remote.modified("counts/0f") == {}
@@ -89,12 +89,11 @@ def test_files_of_an_s3_endpoint_are_written_read_and_deleted(monkeypatch: pytes
         name = files.write(place(), 1, ROWS, after=["0-x"])
         path = place().path(name)
         assert keys_in("state") == [f"some/folder/{path}"]
-        content = files.read(place(), name)
-        assert dict(zip(content.keys, content.values, strict=True)) == ROWS
+        assert files.read(place(), name)[1] == ROWS
         with monkeypatch.context() as environment:
             environment.setenv("AWS_ENDPOINT_URL", endpoint)
             by_environment = StateFiles("s3://state/some/folder?region=eu-west-1")
-            assert by_environment.read(place(), name).after == ("0-x",)
+            assert by_environment.read(place(), name)[0].after == ("0-x",)
         assert files.size_bytes([path, "gone"]) > 0
         assert files.modified("counts/0f").keys() == {path}
         files.delete(path)
@@ -140,24 +139,6 @@ def test_a_file_that_is_gone_is_an_error_that_names_it(files: StateFiles) -> Non
     assert not gone.value.retriable
 
 
-def test_a_folder_that_comes_back_while_a_file_is_read_is_no_lost_file(
-    files: StateFiles, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    name = files.write(place(), 1, ROWS)
-    folder, away = Path(files.address), tmp_path / "away"
-    folder.rename(away)
-    look = StateFiles._is_there
-
-    def comes_back(files: StateFiles) -> bool:
-        if away.exists():
-            away.rename(folder)
-        return look(files)
-
-    monkeypatch.setattr(StateFiles, "_is_there", comes_back)
-    content = files.read(place(), name)
-    assert dict(zip(content.keys, content.values, strict=True)) == ROWS
-
-
 def test_a_place_that_cannot_be_written_may_be_tried_again(tmp_path: Path) -> None:
     (tmp_path / "counts").write_text("a file where a folder should be")
     with pytest.raises(StateUnavailable, match="cannot be written") as unavailable:
@@ -169,3 +150,37 @@ def test_a_place_that_cannot_be_written_may_be_tried_again(tmp_path: Path) -> No
 def test_an_address_that_is_none_is_refused(address: str) -> None:
     with pytest.raises(InvalidConfig, match="absolute path"):
         StateFiles(address)
+
+
+def test_a_folder_that_comes_and_goes_while_files_are_read_and_written_is_an_outage_and_loses_nothing(
+    files: StateFiles,
+) -> None:
+    names = {files.write(place(), 1, ROWS)}
+    folder, away, ended = Path(files.address), Path(files.address).with_name("away"), threading.Event()
+
+    def flicker() -> None:
+        while not ended.is_set():
+            folder.rename(away)
+            away.rename(folder)  # Fails if it was made anew meanwhile.
+
+    flickering = threading.Thread(target=flicker)
+    flickering.start()
+    outages = 0
+    try:
+        while outages < 3_000:
+            assert flickering.is_alive()
+            try:
+                for name in names:
+                    assert len(files.read(place(), name)[1]) == len(ROWS)
+                if len(names) < 5:
+                    names.add(files.write(place(), 2, ROWS))
+                    files.delete(place().path(files.write(place(index=len(names)), 1, {})))
+            except StateUnavailable:
+                outages += 1
+            except OSError:
+                pass  # of the deletion
+    finally:
+        ended.set()
+        flickering.join()
+    for name in names:
+        assert len(files.read(place(), name)[1]) == len(ROWS)

@@ -5,12 +5,14 @@ import math
 import os
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
+from kinesis_spout.storm.state import versions
 from kinesis_spout.storm.state.files import StateFiles
 from kinesis_spout.storm.state.manifest import StateManifest, StateUpdate
-from kinesis_spout.storm.state.versions import Sweeper, collect_garbage
+from kinesis_spout.storm.state.versions import KeyedState, collect_garbage
 
 EMPTY = StateManifest(topology="counts", life="0f").with_components({"count": 1})
 PLACE = EMPTY.place("count", 0)
@@ -65,12 +67,26 @@ def test_what_cannot_be_deleted_is_said_and_is_no_error(
 
 
 def test_it_is_looked_for_once_a_minute_and_only_what_is_older_than_the_commit_by_far(
-    files: StateFiles,
+    files: StateFiles, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    now = time.time()
-    sweeper = Sweeper(files, straggler_seconds=10.0)
-    name = files.write(PLACE, 1, {})
-    assert sweeper.sweep([EMPTY], committing_since=now) == 0, "as young as what a straggler writes"
-    assert sweeper.sweep([EMPTY], committing_since=now + 59) == 0, "looked for a moment ago"
-    assert left(files) == {name}
-    assert sweeper.sweep([EMPTY], committing_since=now + 61) == 1
+    clock = [time.time()]
+    monkeypatch.setattr(versions, "time", SimpleNamespace(time=lambda: clock[0]))
+    monkeypatch.setattr(versions, "STRAGGLER_SECONDS", 10.0)
+    state = KeyedState("counts", files.address, {"count": 1})
+    state.load(manifest().encode())
+
+    def commit(seconds_later: float, *names: str) -> set[str]:
+        clock[0] += seconds_later
+        began_with = state.begin()
+        assert began_with is not None
+        state.settled(began_with, [StateUpdate(component="count", index=0, files=names)])
+        offered = state.attachment()
+        assert offered is not None
+        state.committed(offered)
+        state.begin()
+        return left(files)
+
+    old = files.write(PLACE, 1, {})
+    assert commit(0, "a") == {old}, "as young as what a straggler writes"
+    assert commit(59, "b") == {old}, "looked for a moment ago"
+    assert commit(2, "c") == set()

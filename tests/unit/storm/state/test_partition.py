@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from kinesis_spout.model.errors import StateUnreadable
-from kinesis_spout.storm.state.files import FileContent, StateFiles
+from kinesis_spout.storm.state.files import Rows, StateFiles
 from kinesis_spout.storm.state.key_values import UnfitValue
-from kinesis_spout.storm.state.manifest import PartitionPlace
+from kinesis_spout.storm.state.manifest import PartitionPlace, StateFile
 from kinesis_spout.storm.state.partition import StatePartition
 from tests.support.storm.state_places import keys_of, place
 
@@ -25,7 +25,7 @@ class CountedFiles(StateFiles):
         self.reads: list[str] = []
         self.rows_written = 0
 
-    def read(self, place: PartitionPlace, name: str) -> FileContent:
+    def read(self, place: PartitionPlace, name: str) -> tuple[StateFile, Rows]:
         self.reads.append(name)
         return super().read(place, name)
 

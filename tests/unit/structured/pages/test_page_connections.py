@@ -56,7 +56,7 @@ def worker(served: ExitStack, server: PageServer) -> PageChannel:
     channel = PageChannel.connected(server.address, wait_seconds=30)
     served.callback(channel.close)
     channel.ask([Segment(0, 0, 1)], 1)
-    assert channel.receive().size
+    assert channel.receive_buffer().size
     return channel
 
 
@@ -143,7 +143,7 @@ def test_where_all_are_at_work_further_tasks_read_kinesis_which_is_said_once(
         assert [fetched(server, Segment(0, 0, 1)) for _ in range(3)] == [[], [], []]
     assert len([record for record in caplog.records if "which is the most it serves" in record.message]) == 1
     may_go_on.set()
-    assert busy.receive().size
+    assert busy.receive_buffer().size
     wait_until(lambda: fetched(server, Segment(0, 0, 1)) == [[0]], "the one that is done to make room")
 
 

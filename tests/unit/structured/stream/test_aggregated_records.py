@@ -10,7 +10,6 @@ import pytest
 
 from kinesis_spout.kinesis.aggregated_record import MAGIC, UserRecord
 from kinesis_spout.structured.pages import page_channel
-from kinesis_spout.structured.source_progress import SourceProgress
 from kinesis_spout.structured.stream import partitions
 from kinesis_spout.structured.stream.stream_reader import KinesisStreamReader
 from kinesis_spout.testing import InMemoryStream
@@ -160,12 +159,11 @@ def test_the_progress_counts_aggregates_damaged_records_and_user_records(
     spark = query(stream)
     read_all(spark, len(expected))
 
-    progress = SourceProgress.from_document(spark.reader.reportLatestOffset() or {})
+    progress = (spark.reader.reportLatestOffset() or {})["kinesis"]
 
-    assert progress is not None
-    assert progress.processed_records == len(expected)
-    assert progress.aggregates == progress.damaged_aggregates == len(SIZES)
-    assert progress.records_outside_shard == 0
+    assert progress["numProcessedRecords"] == len(expected)
+    assert progress["numAggregates"] == progress["numDamagedAggregates"] == len(SIZES)
+    assert progress["numRecordsOutsideShard"] == 0
 
 
 def test_user_records_outside_of_a_shard_that_a_reshard_made_are_counted(
@@ -178,9 +176,7 @@ def test_user_records_outside_of_a_shard_that_a_reshard_made_are_counted(
 
     read_all(spark, 2)
 
-    progress = SourceProgress.from_document(spark.reader.reportLatestOffset() or {})
-    assert progress is not None
-    assert progress.records_outside_shard == 1
+    assert (spark.reader.reportLatestOffset() or {})["kinesis"]["numRecordsOutsideShard"] == 1
 
 
 def test_whole_aggregates_are_given_where_that_is_asked_for(query: Queries, stream: InMemoryStream) -> None:

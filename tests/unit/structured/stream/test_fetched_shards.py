@@ -23,9 +23,8 @@ class Reading:
         self.fetched = FetchedShards(
             StreamReadOptions.of({"streamName": "orders", "region": "us-east-1"}),
             client=cast("Any", None),
-            processes=None,
             prefetcher=prefetcher,
-            streams={},
+            shards_of=cast("Any", None),
             changed=threading.Condition(),
             until=None,
             clock=self.clock,

@@ -3,7 +3,6 @@
 import itertools
 import json
 import logging
-import pickle
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -18,12 +17,13 @@ from kinesis_spout.model.errors import (
     CheckpointUnreadable,
     DataLoss,
     InvalidConfig,
+    ShardNotFound,
     StreamNotFound,
     StreamRecreated,
 )
 from kinesis_spout.structured.pages.page_buffer import PageBuffer
 from kinesis_spout.structured.stream import fetched_shards, shard_fetcher
-from kinesis_spout.structured.stream.stream_reader import KinesisStreamReader, ReadAllAvailable
+from kinesis_spout.structured.stream.stream_reader import ReadAllAvailable
 from kinesis_spout.testing import InMemoryStream, ManualClock
 from tests.support import threads
 from tests.support.kinesis.in_memory_client import InMemoryKinesisClient, client_error
@@ -300,6 +300,33 @@ def test_the_log_says_when_a_shard_was_whole_which_tells_an_idle_one_from_one_th
             spark.until_idle()
     else:
         assert len(spark.until_idle()) == 1
+
+
+@pytest.mark.parametrize("began_before", [False, True])
+def test_a_shard_that_retention_takes_while_a_query_begins_at_the_horizon_is_no_loss(
+    query: Start, *, began_before: bool
+) -> None:
+    stream = InMemoryStream(clock=(clock := ManualClock()))
+    put(stream, 10)
+    first, second = stream.split(FIRST)
+    stream.split(first.shard_id)
+    spark = query(stream)
+    spark.ask_initial_offset()
+    if began_before:
+        spark.trigger(fail=True)
+        spark.trigger()
+        spark.stop()
+        put(stream, 10, "lost")
+        stream.split(second.shard_id)
+    clock.advance(30 * 3600.0)
+    expected = put(stream, 20, "kept")
+    if began_before:
+        spark.start()
+        with pytest.raises(ShardNotFound, match="retention has trimmed it away"):
+            spark.until_idle()
+    else:
+        assert data_of(spark.until_rows(20)) == Counter(expected)
+        assert (spark.reader.reportLatestOffset() or {})["kinesis"]["numDataLosses"] == 0
 
 
 def test_a_batch_that_retention_took_some_of_is_not_replayed_short(query: Start) -> None:
@@ -622,11 +649,3 @@ def test_a_start_that_is_yet_to_come_is_refused_when_the_query_opens(query: Star
     spark = query(InMemoryStream(), initialPosition=tomorrow)
     with pytest.raises(InvalidConfig, match="initialPosition: expected a time that is over"):
         spark.reader.initialOffset()
-
-
-def test_executors_are_not_told_who_the_query_is_to_zookeeper() -> None:
-    published = {"checkpointApp": "billing", "zookeeper": "zk:2181", "zookeeperUser": "billing"}
-    reader = KinesisStreamReader(options(InMemoryStream(), **published, zookeeperPassword="hush"))
-    copy = pickle.dumps(reader)
-    assert b"hush" not in copy
-    assert isinstance(pickle.loads(copy), KinesisStreamReader)

@@ -10,14 +10,13 @@ from kinesis_spout.kinesis.aggregated_record import UserRecord, take_apart
 from kinesis_spout.kinesis.retry_policy import RetryPolicy
 from kinesis_spout.kinesis.write.put_records import COMMON_RECORD_BYTES, CallLimits, PutOrder
 from kinesis_spout.kinesis.write.record_putter import MAX_BUFFERED_BYTES, MAX_BUFFERED_RECORDS
-from kinesis_spout.model.errors import AccessDenied, DeadLetterError, InvalidConfig, Throttled
+from kinesis_spout.model.errors import AccessDenied, DeadLetterError, Throttled
 from kinesis_spout.structured.write.row_putter import (
     APPLICATION,
     RejectedRows,
     RowPutter,
     UnwritableRow,
 )
-from kinesis_spout.structured.write.writer import check_dead_letters
 from kinesis_spout.structured.write.written_columns import RowValues, Written
 from kinesis_spout.testing import InMemoryDeadLetterSink, ManualClock
 from tests.support.kinesis.in_memory_client import client_error
@@ -358,14 +357,3 @@ def test_ordered_by_key_a_key_with_many_rows_holds_no_more_than_a_task_may() -> 
     assert task.write(rows).records == 25_000
     assert MAX_BUFFERED_RECORDS // 2 < most <= MAX_BUFFERED_RECORDS + 1
     assert {len(call) for call in kinesis.calls} == {20}
-
-
-@pytest.mark.parametrize("url", [None, "dead", "/var/dead", "file:///var/dead", "kinesis://dead"])
-def test_dead_letters_may_be_kept_where_a_task_can_write(url: str | None) -> None:
-    check_dead_letters(url)
-
-
-@pytest.mark.parametrize("url", ["hdfs://namenode/dead", "s3a://bucket/dead"])
-def test_dead_letters_on_file_systems_that_need_a_jvm_are_refused(url: str) -> None:
-    with pytest.raises(InvalidConfig, match=r"deadLetters: expected a directory, .* got '"):
-        check_dead_letters(url)
