@@ -90,6 +90,12 @@ class Prefetcher:
         with self._lock:
             self._schedule.remove(fetch)
 
+    def look(self) -> None:
+        """Look at the clock now: it was moved. A clock that runs by itself needs no such call."""
+        with self._lock:
+            if self._loop is not None:
+                self._loop.call_soon_threadsafe(self._look)
+
     async def page(self, getter: ShardGetter, limit: int) -> Page:
         """Read a page for a fetch; a getter that only has the port's ``read`` does it on a thread of its own."""
         if isinstance(getter, ReplyGetter):
