@@ -250,7 +250,7 @@ def read_wait_seconds(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RetryPolicy:
+class CallRetryPolicy:
     deadline_seconds: float = 60.0
     """How long one piece of work may keep failing; see ``Tries``."""
     first_backoff_seconds: float = 0.2
@@ -259,7 +259,7 @@ class RetryPolicy:
     jitter: Jitter = random.random
 
     @classmethod
-    def without_end(cls, clock: Clock, *, first: float, cap: float) -> "RetryPolicy":
+    def without_end(cls, clock: Clock, *, first: float, cap: float) -> "CallRetryPolicy":
         return cls(deadline_seconds=inf, first_backoff_seconds=first, backoff_cap_seconds=cap, clock=clock)
 
 
@@ -269,7 +269,7 @@ class Tries:
     The deadline counts from its creation: make it when the work begins, and a new one for the next work.
     """
 
-    def __init__(self, policy: RetryPolicy, what: str, work: Work = Work.CALL) -> None:
+    def __init__(self, policy: CallRetryPolicy, what: str, work: Work = Work.CALL) -> None:
         self._policy = policy
         self._what = what
         self._work = work
@@ -332,4 +332,4 @@ class Tries:
 
 def persistently(function: Callable[[], T], what: str, clock: Clock) -> T:
     """Make a call that a query's start depends on, again and again while its failure may pass."""
-    return Tries(RetryPolicy.without_end(clock, first=1.0, cap=1.0), what, Work.QUERY).call(function)
+    return Tries(CallRetryPolicy.without_end(clock, first=1.0, cap=1.0), what, Work.QUERY).call(function)

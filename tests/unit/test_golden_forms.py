@@ -19,9 +19,8 @@ from kinesis_spout.producer.spool import DiskSpool
 from kinesis_spout.recipes.coalescing.key_nodes import StoredLine
 from kinesis_spout.recipes.coalescing.line import Line, State
 from kinesis_spout.storm.state.files import StateFiles
-from kinesis_spout.storm.state.key_values import read_value
+from kinesis_spout.storm.state.key_values import Result, ResultKey, read_value
 from kinesis_spout.storm.state.manifest import PartitionPlace, StateManifest, StateUpdate
-from kinesis_spout.storm.state.key_values import Result, ResultKey
 from kinesis_spout.structured.offsets import QueryOffset, ReadRange, ShardOffset, StreamOffset
 from shard_state import Position, SequenceNumber
 

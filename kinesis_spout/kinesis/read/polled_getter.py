@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 from kinesis_spout.kinesis.calls import expected, stream_arguments, translated
 from kinesis_spout.kinesis.io_thread import IO
-from kinesis_spout.kinesis.pace import Pace, Pacing
+from kinesis_spout.kinesis.pace import Pacing, ReadPace
 from kinesis_spout.kinesis.read.continuity import Continuity
 from kinesis_spout.kinesis.read.page import check_iterator
 from kinesis_spout.kinesis.read.read_settings import DEFAULT, ReadSettings
@@ -49,7 +49,7 @@ class Cursor:
     """Seconds since the epoch."""
     not_before: float = 0.0
     """Seconds since the epoch; the shard's limits allow no earlier read."""
-    pace: Pace | None = None
+    pace: ReadPace | None = None
     """How fast the shard may be read; None: as the settings say."""
     throttled_to: float = 1.0
     """The part of the pace that throttles have left; see ``Pacing``."""

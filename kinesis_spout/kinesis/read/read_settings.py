@@ -3,7 +3,7 @@
 from dataclasses import dataclass, replace
 from typing import Final, Self
 
-from kinesis_spout.kinesis.pace import BYTES_PER_SECOND, MIN_INTERVAL_SECONDS, Pace
+from kinesis_spout.kinesis.pace import BYTES_PER_SECOND, MIN_INTERVAL_SECONDS, ReadPace
 
 MAX_RECORDS: Final = 10_000
 """AWS: the most records that one GetRecords returns."""
@@ -34,8 +34,8 @@ class ReadSettings:
     """Columns that ``read_arrow`` adds, of ``model.columns.EXTRA_COLUMNS``."""
 
     @property
-    def pace(self) -> Pace:
-        return Pace(
+    def pace(self) -> ReadPace:
+        return ReadPace(
             interval_seconds=self.fetch_period_seconds, bytes_per_second=self.max_fetch_bytes_per_second
         )
 

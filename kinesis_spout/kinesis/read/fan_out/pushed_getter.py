@@ -22,7 +22,7 @@ from kinesis_spout.kinesis.read.fan_out.subscription import (
     DEFAULT_QUEUE_BYTES,
     OPERATION,
     ShardEvent,
-    Subscription,
+    ShardSubscription,
 )
 from kinesis_spout.kinesis.read.fan_out.subscription_reader import SubscriptionPeriods, SubscriptionReader
 from kinesis_spout.kinesis.read.page import GetRecordsReply
@@ -227,8 +227,8 @@ class FanOutShardGetter(ReplyGetter):
     async def _drop_connections(self) -> None:
         """Do nothing: a subscription has a connection of its own, which ends with it."""
 
-    def _subscription_from(self, position: Position) -> Subscription:
-        return Subscription(
+    def _subscription_from(self, position: Position) -> ShardSubscription:
+        return ShardSubscription(
             self._shard_id,
             position.with_its_record,
             max_bytes=self._fan_out.queue_bytes,

@@ -164,7 +164,7 @@ class _Waiting:
     size_bytes: int
 
 
-class Subscription:
+class ShardSubscription:
     """Mutable. Thread-safe: one thread takes events out, the I/O thread adds them.
 
     ``ready`` is called on the I/O thread when events, or a failure, come after there were none.

@@ -28,7 +28,7 @@ from botocore.eventstream import EventStreamMessage
 from kinesis_spout.kinesis.calls import translate
 from kinesis_spout.kinesis.io_thread import IO
 from kinesis_spout.kinesis.read.fan_out.subscribe_call import PushedEvents
-from kinesis_spout.kinesis.read.fan_out.subscription import FrameBuffer, Subscription, event_of
+from kinesis_spout.kinesis.read.fan_out.subscription import FrameBuffer, ShardSubscription, event_of
 from kinesis_spout.kinesis.retry_policy import Jitter
 from kinesis_spout.model.clock import Clock, SystemClock
 from kinesis_spout.model.errors import KinesisSpoutError, Unavailable
@@ -67,7 +67,7 @@ class SubscriptionPeriods:
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class _Link:
-    subscription: Subscription
+    subscription: ShardSubscription
     pushed: PushedEvents | None = None
     """None: there is no connection now."""
     frames: FrameBuffer = field(default_factory=FrameBuffer)
@@ -94,7 +94,7 @@ class SubscriptionReader:
         self._periods = periods or SubscriptionPeriods()
         self._clock = clock or SystemClock()
         self._jitter = jitter
-        self._links: dict[Subscription, _Link] = {}
+        self._links: dict[ShardSubscription, _Link] = {}
         self._subscribed_at: dict[str, float] = {}
         """When each shard was last subscribed to, by any of its subscriptions."""
         self._turns = asyncio.Semaphore(_SUBSCRIBING_AT_ONCE)
@@ -108,14 +108,14 @@ class SubscriptionReader:
         self.cuts = 0
         """How many broke, or were ended by the other side."""
 
-    def open(self, subscription: Subscription) -> None:
+    def open(self, subscription: ShardSubscription) -> None:
         """Read a subscription from its place; also again, after it failed."""
         self._call(partial(self._opened, subscription))
 
-    def made_room(self, subscription: Subscription) -> None:
+    def made_room(self, subscription: ShardSubscription) -> None:
         self._call(partial(self._resumed, subscription))
 
-    def drop(self, subscription: Subscription) -> None:
+    def drop(self, subscription: ShardSubscription) -> None:
         self._call(partial(self._dropped, subscription))
 
     def close(self) -> None:
@@ -158,7 +158,7 @@ class SubscriptionReader:
 
     # Connecting
 
-    def _opened(self, subscription: Subscription) -> None:
+    def _opened(self, subscription: ShardSubscription) -> None:
         if subscription.closed:
             return
         link = self._links.setdefault(subscription, _Link(subscription=subscription))
@@ -231,7 +231,7 @@ class SubscriptionReader:
     def _is_over(self, link: _Link) -> bool:
         return link.subscription.closed or self._links.get(link.subscription) is not link
 
-    def _dropped(self, subscription: Subscription) -> None:
+    def _dropped(self, subscription: ShardSubscription) -> None:
         link = self._links.pop(subscription, None)
         if link is not None:
             self._disconnect(link)
@@ -256,7 +256,7 @@ class SubscriptionReader:
             asyncio.get_running_loop().remove_reader(link.pushed.connection.fileno())
             link.is_read = False
 
-    def _resumed(self, subscription: Subscription) -> None:
+    def _resumed(self, subscription: ShardSubscription) -> None:
         link = self._links.get(subscription)
         if link is None or subscription.is_full:
             return
@@ -362,7 +362,7 @@ def _take_in(link: _Link, frame: EventStreamMessage) -> KinesisSpoutError | None
     return None
 
 
-def _meant(subscription: Subscription, error: Exception) -> KinesisSpoutError:
+def _meant(subscription: ShardSubscription, error: Exception) -> KinesisSpoutError:
     if isinstance(error, KinesisSpoutError):
         return error
     return translate(error, f"Reading the subscription to shard {subscription.shard_id!r}")
