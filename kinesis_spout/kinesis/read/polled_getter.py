@@ -19,7 +19,6 @@ from kinesis_spout.kinesis.read.continuity import Continuity
 from kinesis_spout.kinesis.read.page import check_iterator
 from kinesis_spout.kinesis.read.read_settings import DEFAULT, ReadSettings
 from kinesis_spout.kinesis.read.reply_getter import (
-    FetchArrow,
     Reply,
     ReplyForm,
     ReplyGetter,
@@ -71,7 +70,6 @@ class PollingShardGetter(ReplyGetter):
         hash_keys: the shard's, from ``HashKeys.to_check``; None: user records outside of it are not counted.
         pacing: of the shard, if shared with others that read it; None: a new one.
         cursor: of the getter that came to ``position``.
-        fetch_arrow: makes the calls of ``read_arrow``; None: the client does, here.
     """
 
     def __init__(
@@ -86,7 +84,6 @@ class PollingShardGetter(ReplyGetter):
         hash_keys: HashKeys | None = None,
         pacing: Pacing | None = None,
         cursor: Cursor = FRESH,
-        fetch_arrow: FetchArrow | None = None,
         clock: Clock | None = None,
         jitter: Jitter = random.random,
     ) -> None:
@@ -110,7 +107,6 @@ class PollingShardGetter(ReplyGetter):
             clock=clock,
         )
         self._client = client
-        self._fetch_arrow = fetch_arrow
         self.go_on(cursor)
         self._read_with = FRESH
         """The iterator of the last read."""
@@ -226,12 +222,9 @@ class PollingShardGetter(ReplyGetter):
             await clock.pause(started - now)
         self._seen_at = clock.time()
         try:
-            if self._fetch_arrow is not None and form is self._arrow:
-                reply: Reply = await IO.in_thread(partial(self._fetch_arrow, iterator, limit, form))
-            else:
-                reply = await get_records(
-                    self._client, iterator, limit, form, stream=self._stream, shard_id=self._shard_id
-                )
+            reply: Reply = await get_records(
+                self._client, iterator, limit, form, stream=self._stream, shard_id=self._shard_id
+            )
         except ITERATOR_REFUSED:
             raise
         except KinesisError as error:

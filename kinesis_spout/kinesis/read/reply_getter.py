@@ -6,7 +6,6 @@ turn out not to have been trimmed, and the records before it were handled.
 
 import logging
 from abc import ABC, abstractmethod
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, TypeVar
@@ -43,9 +42,6 @@ if TYPE_CHECKING:
 
 Reply = TypeVar("Reply", GetRecordsReply, "ArrowPage")
 _Made_co = TypeVar("_Made_co", GetRecordsReply, "ArrowPage", covariant=True)
-FetchArrow = Callable[[str, int, "ArrowForm"], "ArrowPage"]
-"""Makes a call with an iterator and a limit, possibly in another process. Raises like
-``call_get_records``."""
 IN_PLACE_BYTES: Final = 4096
 """A body up to this size is decoded in the I/O thread; handing it on would cost more."""
 
@@ -97,18 +93,6 @@ async def get_records(
         if len(body) > IN_PLACE_BYTES:
             return await IO.in_thread(partial(form.decode, body))
         return form.decode(body)
-
-
-def call_get_records(
-    client: "KinesisClient",
-    iterator: str,
-    limit: int,
-    form: ReplyForm[Reply],
-    *,
-    stream: str,
-    shard_id: str,
-) -> Reply:
-    return IO.run(get_records(client, iterator, limit, form, stream=stream, shard_id=shard_id))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
