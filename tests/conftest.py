@@ -77,7 +77,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> "LoadScopeSc
     """Share out whole files, but all that run on Spark together."""
     from xdist.scheduler import LoadScopeScheduling  # noqa: PLC0415 - it may be missing
 
-    class OneSpark(LoadScopeScheduling):
+    class OneSpark(LoadScopeScheduling):  # type: ignore[misc] # which has no types
         def _split_scope(self, nodeid: str) -> str:
             return "spark" if _is_on_spark(nodeid) else nodeid.partition("::")[0]
 

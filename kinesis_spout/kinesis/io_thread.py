@@ -13,6 +13,7 @@ import queue
 import threading
 from collections.abc import Callable, Coroutine
 from concurrent.futures import Future
+from functools import partial
 from typing import Any, Final, TypeVar
 
 T = TypeVar("T")
@@ -159,21 +160,22 @@ class _Workers:
 
     def _run(self) -> None:
         while (work := self._work.get()) is not None:
-            _carry_out(*work)
+            tell = _carried_out(*work)
             del work  # what it returned is the waiter's alone
             with self._lock:
-                self._free += 1
+                self._free += 1  # before the waiter knows, whose next function needs no new thread
+            tell()
+            del tell
 
 
-def _carry_out(function: Callable[[], Any], future: "Future[Any]") -> None:
+def _carried_out(function: Callable[[], Any], future: "Future[Any]") -> Callable[[], None]:
+    """Run a function, and return what tells its waiter."""
     if not future.set_running_or_notify_cancel():
-        return
+        return lambda: None
     try:
-        result = function()
+        return partial(future.set_result, function())
     except BaseException as error:  # noqa: BLE001 - not hidden: the waiter raises it
-        future.set_exception(error)
-    else:
-        future.set_result(result)
+        return partial(future.set_exception, error)
 
 
 def _serve(loop: asyncio.AbstractEventLoop, workers: _Workers) -> None:

@@ -92,10 +92,10 @@ def test_a_file_of_keyed_state(tmp_path: Path) -> None:
     there = tmp_path / PLACE.path(STATE_FILE)
     there.parent.mkdir(parents=True)
     shutil.copy(GOLDEN / "state_file_v1.arrow", there)
-    content = StateFiles(str(tmp_path)).read(PLACE, STATE_FILE)
-    assert content.keys == ["cow", ("jumped", 2), "over"]
-    assert [read_value("k", value) if value else None for value in content.values] == [7, {"last": 1.5}, None]
-    assert content.after == ("5-00000000aabbcc",)
+    file, rows = StateFiles(str(tmp_path)).read(PLACE, STATE_FILE)
+    assert list(rows) == ["cow", ("jumped", 2), "over"]
+    assert [read_value("k", value) if value else None for value in rows.values()] == [7, {"last": 1.5}, None]
+    assert file.after == ("5-00000000aabbcc",)
 
 
 def test_the_mark_of_a_redriven_letter() -> None:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from kinesis_spout.consumer import lifecycle
+from kinesis_spout.consumer import consumer_log
 from kinesis_spout.model.dead_letter import DeadLetter
 from kinesis_spout.testing import InMemoryDeadLetterSink
 from tests.support.waiting import wait_until
@@ -29,7 +29,7 @@ def told(caplog: pytest.LogCaptureFixture, text: str) -> list[str]:
     return [
         record.getMessage()
         for record in list(caplog.records)
-        if record.name == lifecycle.__name__ and record.getMessage().startswith(text)
+        if record.name == consumer_log.__name__ and record.getMessage().startswith(text)
     ]
 
 
