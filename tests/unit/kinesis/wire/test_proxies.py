@@ -1,4 +1,4 @@
-"""GetRecords and PutRecords through proxies: plain ones, tunnels, tunnels in TLS, and broken ones."""
+"""Calls through proxies: plain ones, tunnels, tunnels in TLS, broken ones; and whom a call trusts."""
 
 import ssl
 from collections.abc import Iterator
@@ -10,7 +10,9 @@ import pytest
 
 from kinesis_spout.kinesis import KinesisClientSettings
 from kinesis_spout.kinesis.calls import RAW_BODY, translated
-from kinesis_spout.model.errors import KinesisSpoutError, Unavailable
+from kinesis_spout.kinesis.read.fan_out.subscribe_call import subscribe
+from kinesis_spout.model.errors import InvalidConfig, KinesisSpoutError, Unavailable
+from shard_state import Position
 from tests.support.kinesis.aws_front import Front, front_of
 from tests.support.kinesis.own_certificate import own_certificate
 from tests.unit.kinesis.wire.servers import EMPTY, HANGS_UP, SILENCE, End, Server, answer_of, serving
@@ -18,7 +20,7 @@ from tests.unit.kinesis.wire.servers import EMPTY, HANGS_UP, SILENCE, End, Serve
 PASSWORD = "hush-proxy"
 PUT = answer_of(b'{"FailedRecordCount":0,"Records":[{"SequenceNumber":"1","ShardId":"s"}]}')
 LARGE = b'{"Records":[],"X":"' + b"x" * 5_000_000 + b'"}'
-OPERATIONS = ("GetRecords", "PutRecords")
+OPERATIONS = ("GetRecords", "PutRecords", "SubscribeToShard")
 
 
 class TlsServer(Server):
@@ -66,19 +68,24 @@ def way(request: pytest.FixtureRequest, certificate: Path) -> Iterator[Way]:
         client.close()
 
 
-def client_of(url: str, proxy_url: str, certificate: Path) -> Any:
+def client_of(url: str, proxy_url: str | None, certificate: Path | None) -> Any:
     return KinesisClientSettings(
         region="us-east-1",
         endpoint_url=url,
         aws_access_key_id="a",
         aws_secret_access_key="b",
-        ca_bundle=str(certificate),
-        proxy_url=proxy_url.replace("//", f"//user:{PASSWORD}@"),
+        ca_bundle=None if certificate is None else str(certificate),
+        proxy_url=None if proxy_url is None else proxy_url.replace("//", f"//user:{PASSWORD}@"),
         connect_timeout_seconds=3.0,
     ).create()
 
 
 def call(client: Any, operation: str, data: bytes = b"data") -> bytes:
+    if operation == "SubscribeToShard":
+        subscribe(
+            client, consumer_arn="c", shard_id="s", position=Position.trim_horizon(), call=operation
+        ).close()
+        return b""
     with translated(operation):
         if operation == "PutRecords":
             records = [{"Data": data, "PartitionKey": "k"}]
@@ -154,13 +161,63 @@ def test_a_proxy_that_makes_no_tunnel_is_one_error_that_may_pass_and_names_the_s
     assert not knows_the_password(raised.value)
 
 
-def test_a_tunnel_that_leads_elsewhere_is_not_trusted(certificate: Path, tmp_path: Path) -> None:
-    with serving(TlsServer(own_certificate(tmp_path))) as server, front_of("") as proxy:
-        client = client_of(server.url, proxy.url, certificate)
-        with pytest.raises(Unavailable, match=r"SSL validation failed for https://.*`ca_bundle`"):
-            call(client, "GetRecords")
+@pytest.mark.parametrize("operation", OPERATIONS)
+@pytest.mark.parametrize(("scheme", "endpoint"), [("http", "http"), ("http", "https"), ("https", "https")])
+def test_a_proxy_that_is_not_there_is_named_without_its_password(
+    certificate: Path, operation: str, scheme: str, endpoint: str
+) -> None:
+    client = client_of(f"{endpoint}://kinesis.example", f"{scheme}://127.0.0.1:9", certificate)
+    with pytest.raises(Unavailable, match=r"Failed to connect to proxy URL: .*`proxy_url`") as raised:
+        call(client, operation)
+    client.close()
+    assert not knows_the_password(raised.value)
+
+
+@pytest.mark.parametrize("operation", OPERATIONS)
+def test_a_proxy_without_tls_that_is_called_with_it_is_one_error(certificate: Path, operation: str) -> None:
+    with front_of("") as proxy:
+        client = client_of("https://kinesis.example", proxy.url.replace("http:", "https:"), certificate)
+        with pytest.raises(Unavailable, match=r"Failed to connect to proxy URL: .*`proxy_url`"):
+            call(client, operation)
         client.close()
-    assert proxy.actions() == ["CONNECT"]
+
+
+def test_a_proxy_that_would_not_be_verified_is_a_setting_to_mend(certificate: Path) -> None:
+    with pytest.raises(InvalidConfig, match="proxy_url: expected http:// for the endpoint http://kinesis"):
+        client_of("http://kinesis.example", "https://127.0.0.1:9", certificate)
+
+
+@pytest.mark.parametrize("operation", OPERATIONS)
+@pytest.mark.parametrize("is_in_tunnel", [False, True])
+def test_a_service_is_verified_directly_and_in_a_tunnel(
+    certificate: Path, tmp_path: Path, operation: str, *, is_in_tunnel: bool
+) -> None:
+    with serving(TlsServer(own_certificate(tmp_path))) as server, front_of("") as proxy:
+        client = client_of(server.url, proxy.url if is_in_tunnel else None, certificate)
+        with pytest.raises(Unavailable, match=r"SSL validation failed for https://.*`ca_bundle`"):
+            call(client, operation)
+        client.close()
+    assert proxy.actions() == ["CONNECT"] * is_in_tunnel
+
+
+@pytest.mark.parametrize("operation", OPERATIONS)
+def test_authorities_that_are_not_there_are_one_error(
+    monkeypatch: pytest.MonkeyPatch, operation: str
+) -> None:
+    monkeypatch.setenv("AWS_CA_BUNDLE", "/no/authorities.pem")
+    with serving(Server()) as server:
+        client = client_of(server.url.replace("http:", "https:"), None, None)
+        with pytest.raises(Unavailable, match=rf"{operation} failed: SSL validation failed .*`ca_bundle`"):
+            call(client, operation)
+        client.close()
+
+
+@pytest.mark.parametrize("operation", OPERATIONS)
+def test_a_service_that_is_not_there_is_named(operation: str) -> None:
+    client = client_of("http://127.0.0.1:9", None, None)
+    with pytest.raises(Unavailable, match='Could not connect to the endpoint URL: "http://127'):
+        call(client, operation)
+    client.close()
 
 
 def knows_the_password(error: KinesisSpoutError) -> bool:
