@@ -25,7 +25,6 @@ from botocore.config import Config
 from botocore.credentials import AssumeRoleCredentialFetcher, Credentials, DeferredRefreshableCredentials
 
 from kinesis_spout.kinesis.calls import translated
-from kinesis_spout.kinesis.client_settings import KinesisClientSettings
 from kinesis_spout.kinesis.read.fan_out.subscribe_call import PushedSubscriptions
 from kinesis_spout.kinesis.wire.calls import GetRecords, PutRecords, Wire
 from kinesis_spout.kinesis.wire.credentials import Signing
@@ -34,8 +33,10 @@ from kinesis_spout.model.errors import InvalidConfig
 if TYPE_CHECKING:
     from mypy_boto3_kinesis import KinesisClient
 
+    from kinesis_spout.kinesis.client_settings import KinesisClientSettings
 
-def made_client(settings: KinesisClientSettings) -> "KinesisClient":
+
+def made_client(settings: "KinesisClientSettings") -> "KinesisClient":
     """Make a client. Raises like ``KinesisClientSettings.connect``."""
     with translated("Making a Kinesis client"):
         session, core, signing = sessions_of(settings)
@@ -59,7 +60,7 @@ def made_client(settings: KinesisClientSettings) -> "KinesisClient":
     return client
 
 
-def sessions_of(settings: KinesisClientSettings) -> tuple[boto3.Session, botocore.session.Session, Signing]:
+def sessions_of(settings: "KinesisClientSettings") -> tuple[boto3.Session, botocore.session.Session, Signing]:
     """Return a session, that of botocore that it stands on, and what signs the calls of its clients."""
 
     def look_up() -> Credentials | None:
@@ -73,7 +74,7 @@ def sessions_of(settings: KinesisClientSettings) -> tuple[boto3.Session, botocor
     return boto3.Session(region_name=settings.region, botocore_session=core), core, signing
 
 
-def _found(settings: KinesisClientSettings, source: botocore.session.Session) -> Credentials | None:
+def _found(settings: "KinesisClientSettings", source: botocore.session.Session) -> Credentials | None:
     """Find credentials. Those of a role are fetched later, by the source's certificates and proxy."""
     if settings.aws_access_key_id is not None:
         keys: Any = (settings.aws_access_key_id, settings.aws_secret_access_key, settings.aws_session_token)
@@ -93,7 +94,7 @@ def _found(settings: KinesisClientSettings, source: botocore.session.Session) ->
     return DeferredRefreshableCredentials(fetcher.fetch_credentials, "assume-role")
 
 
-def _check_proxy(settings: KinesisClientSettings, endpoint_url: str) -> None:
+def _check_proxy(settings: "KinesisClientSettings", endpoint_url: str) -> None:
     """Refuse TLS to a proxy for plain HTTP: botocore sends the password before it verifies the proxy."""
     if settings.proxy_url is None or not settings.proxy_url.startswith("https:"):
         return
@@ -105,7 +106,7 @@ def _check_proxy(settings: KinesisClientSettings, endpoint_url: str) -> None:
             )
 
 
-def _core(settings: KinesisClientSettings) -> botocore.session.Session:
+def _core(settings: "KinesisClientSettings") -> botocore.session.Session:
     """Make a session with the proxy, CA bundle and kind of endpoint of every service, also for credentials."""
     core = botocore.session.Session(profile=settings.aws_profile)
     if settings.ca_bundle is not None:

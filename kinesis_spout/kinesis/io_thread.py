@@ -61,7 +61,7 @@ class IoThread:
             thread.join(_JOIN_SECONDS)
 
     def runs(self, loop: asyncio.AbstractEventLoop) -> bool:
-        """Whether a loop is still this process's: a forked child has none of its parent's."""
+        """Return whether a loop is still this process's: a forked child has none of its parent's."""
         return loop is self._loop
 
     def run(self, coroutine: Coroutine[Any, Any, T]) -> T:

@@ -40,7 +40,7 @@ RENEW_AFTER_SECONDS: Final = 270.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cursor:
-    """How and when to read on in a shard without requesting an iterator. Can be pickled."""
+    """The iterator, pace and time to read on with in a shard. Can be pickled."""
 
     iterator: str | None = None
     """The iterator of the next read; None if one must be requested."""
@@ -49,15 +49,15 @@ class Cursor:
     not_before: float = 0.0
     """Seconds since the epoch; the shard's limits allow no earlier read."""
     pace: ReadPace | None = None
-    """How fast the shard may be read; None: as the settings say."""
+    """The shard's read limits; None: as the settings say."""
     throttled_to: float = 1.0
     """The part of the pace that throttles have left; see ``Pacing``."""
     is_unproven: bool = False
-    """Whether records can be missing before what the iterator reads first; see ``Continuity``."""
+    """True if records can be missing before what the iterator reads first; see ``Continuity``."""
 
 
 FRESH: Final = Cursor()
-"""Of a shard of which nothing was read."""
+"""The cursor of a shard of which nothing was read."""
 
 
 class PollingShardGetter(ReplyGetter):

@@ -59,7 +59,7 @@ class Prefetcher:
         self._lock = threading.Lock()
         """Guards all above."""
         self._timer: asyncio.TimerHandle | None = None
-        """Of the next look; for the I/O thread, like the tasks."""
+        """The timer of the next look; for the I/O thread, like the tasks."""
         self._tasks: set[asyncio.Task[None]] = set()
 
     def submit(self, fetch: Fetch, due_at: float) -> None:

@@ -22,7 +22,7 @@ PageT = TypeVar("PageT")
 
 
 class Room:
-    """How much the readers of one door may keep. Mutable; guarded by the door's lock.
+    """The room that the readers of one door share. Mutable; guarded by the door's lock.
 
     A shard is read while it holds less than its share: all have the same, at least ``least_share_bytes``. If
     the total held is known (``kept_bytes``), a page must fit in addition to that and to what the running
@@ -53,7 +53,7 @@ class Room:
         return max(self._least_share_bytes, self._max_bytes() // max(1, self.sharers))
 
     def is_short(self) -> bool:
-        """Whether a reader waits for room that the end of the running reads will not make."""
+        """Return whether a reader waits for room that the end of the running reads will not make."""
         return any(not self.has_room(reader, under_way=0) for reader in self.parked)
 
     def read_awaited(self, reader: "ShardReader[Any] | None") -> None:
@@ -78,7 +78,7 @@ class Room:
             self.parked.popleft().resume()
 
     def has_room(self, reader: "ShardReader[Any]", *, under_way: int | None = None) -> bool:
-        """Whether a reader may read a page, as if so many reads were ``under_way``; None: as many as are."""
+        """Return whether a reader may read a page if so many reads are ``under_way``; None: as many as are."""
         held = reader.held_bytes
         if self._kept_bytes is None:
             return held < self.share_bytes
@@ -151,7 +151,7 @@ class ShardReader(ABC, Generic[PageT]):
     @property
     @abstractmethod
     def held_bytes(self) -> int:
-        """What is kept of the shard."""
+        """The bytes kept of the shard."""
 
     @abstractmethod
     def _wanted(self) -> int:

@@ -41,7 +41,7 @@ _IN_PLACE_BYTES: Final = 64 * 1024
 
 
 class Wire:
-    """What the calls of one client share. Thread-safe.
+    """Shared parts of one client's calls. Thread-safe.
 
     Args:
         signing: of the session that made the client.
@@ -111,11 +111,11 @@ class _Second:
     keys: "ReadOnlyCredentials"
     signing: SigningSecond
     start: bytes
-    """Of each request."""
+    """The first bytes of each request."""
 
 
 class _Route:
-    """How to call one place, as botocore would do it. Mutable, for the I/O thread. Shows no secrets."""
+    """A way to call one place, as botocore would. Mutable, for the I/O thread. Shows no secrets."""
 
     def __init__(
         self, url: str, template: RequestTemplate, connections: Connections, signing: Signing
@@ -126,19 +126,14 @@ class _Route:
         self._second: _Second | None = None
         self._target = connections.way.target(url)
 
-    @property
-    def signed_by(self) -> tuple[str, str | None]:
-        """The access key and the token of the last request."""
-        assert self._second is not None
-        keys = self._second.keys
-        return str(keys.access_key), keys.token or None
-
     def sign_anew(self) -> None:
         """Sign the next request with other keys, or at another time, than the last one."""
         self._second = None
 
-    async def request(self, body: bytes) -> bytes:
-        """Return a signed request; credentials that are due are renewed, at most once a second.
+    async def request(self, body: bytes) -> tuple[bytes, tuple[str, str | None]]:
+        """Return a signed request, and the access key and token that signed it.
+
+        Credentials that are due are renewed, at most once a second.
 
         Raises:
             BotoCoreError, ClientError: they cannot be renewed.
@@ -152,8 +147,10 @@ class _Route:
                 keys = await IO.in_thread(credentials.get_frozen_credentials)
             second = self._second = self._second_of(signing.now(), keys)
         if len(body) > _IN_PLACE_BYTES:
-            return await IO.in_thread(partial(_signed, second, body))
-        return _signed(second, body)
+            signed = await IO.in_thread(partial(_signed, second, body))
+        else:
+            signed = _signed(second, body)
+        return signed, (str(second.keys.access_key), second.keys.token or None)
 
     def _second_of(self, now: int, keys: "ReadOnlyCredentials") -> _Second:
         signing = SigningSecond(self._template, keys, now)
@@ -211,8 +208,7 @@ class _Operation:
             route, sent = known, body
         context: dict[str, Any] = {}
         while True:
-            request = await route.request(sent)
-            context[SIGNED] = route.signed_by
+            request, context[SIGNED] = await route.request(sent)
             reply = await self._answer(route, request, is_read=is_read)
             try:
                 result = self.result(reply)
@@ -225,7 +221,7 @@ class _Operation:
                 return result
 
     async def drop_connections(self) -> None:
-        for route in self._routes.values():
+        for route in list(self._routes.values()):
             route.connections.drop_idle()
 
     def result(self, reply: Reply) -> Any:
@@ -273,7 +269,7 @@ class _Operation:
         return reply
 
     async def _goes_again(self, error: ClientError, reply: Reply, context: dict[str, Any]) -> bool:
-        """Whether a refused signature is made again: the clock is known now, or there are other keys."""
+        """Return True to sign and call again: the clock is known now, or there are other keys."""
         if error.response.get("Error", {}).get("Code") not in SIGNATURE_REFUSED:
             return False
         answer: Any = AWSResponse("", reply.status, HeadersDict(reply.headers), None)  # type: ignore[arg-type]
@@ -360,7 +356,7 @@ def _page(reply: Reply) -> dict[str, Any]:
 
 
 def _are_of_bytes(records: Any) -> bool:
-    """Whether msgspec encodes these records as botocore does: it would not make base64 of text."""
+    """Return whether msgspec encodes these records as botocore does: it would not make base64 of text."""
     return isinstance(records, list) and {type(record["Data"]) for record in records} <= {bytes}
 
 

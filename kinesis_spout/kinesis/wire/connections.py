@@ -39,12 +39,12 @@ class Connection:
         self._reader = ReplyReader()
         self._unsent = memoryview(b"")
         self._answer: asyncio.Future[Reply] | None = None
-        """Of the call under way."""
+        """The answer of the call under way."""
         self._is_writing = False
-        """Whether the loop watches for room to send."""
+        """True while the loop watches for room to send."""
         self._timeout_seconds = IDLE_SECONDS
         self.calls = 0
-        """How many were answered."""
+        """Answered so far."""
         self.is_open = True
         self._loop = IO.hold()
         self._moved_at = self._loop.time()
@@ -139,7 +139,7 @@ class Connection:
 
     @property
     def is_stale(self) -> bool:
-        """Of one that broke: whether the server had closed it before the call, as far as one can tell."""
+        """Return whether the server can have closed a broken connection before the call."""
         return self.calls > 0 and not self._reader.has_begun
 
     @property
@@ -149,7 +149,7 @@ class Connection:
 
     @property
     def is_ended(self) -> bool:
-        """Whether the server closed it, or sent something that nobody asked for."""
+        """Return whether the server closed it, or sent something that nobody asked for."""
         if isinstance(self._socket, ssl.SSLSocket | TlsInTls) and self._socket.pending():
             return True
         return bool(self._look.poll(0))
@@ -172,7 +172,7 @@ class Connection:
 
 
 class Connections:
-    """Those to one endpoint. Mutable; ``close`` may be called on any thread, all else in the I/O thread.
+    """Kept connections to one endpoint. Mutable; for the I/O thread, but for ``close``.
 
     Args:
         kept: how many are kept open while nobody uses them.
@@ -185,7 +185,7 @@ class Connections:
         self._idle: list[Connection] = []
         """The one that was used last comes last."""
         self._open: set[Connection] = set()
-        """Those in use, too."""
+        """All that are open, in use or not."""
         self._closed = False
         _all.add(self)
 

@@ -40,7 +40,7 @@ _LEAST_SKEW_SECONDS: Final = 240
 _OF_TIME: Final = frozenset({"RequestExpired", "RequestTimeTooSkewed", "RequestInTheFuture"})
 _SAID_OF_TIME: Final = ("Signature expired", "Signature not yet current")
 _MOST_TRIES: Final = 3
-"""Of one call, whatever its answers say."""
+"""Tries of one call, at most."""
 _VARIABLES: Final = {
     "access_key": "AWS_ACCESS_KEY_ID",
     "secret_key": "AWS_SECRET_ACCESS_KEY",
@@ -75,11 +75,11 @@ class RenewedCredentials:
         """Why the last look-up failed."""
         self._lock = threading.Lock()
         self.were_accepted = False
-        """Whether AWS ever accepted keys from here."""
+        """True once AWS accepted keys from here."""
 
     @property
     def method(self) -> str:
-        """How botocore found the keys; empty before the first look-up."""
+        """The source that botocore found the keys in; empty before the first look-up."""
         return "" if self._found is None else str(self._found.method)
 
     @property
@@ -89,7 +89,7 @@ class RenewedCredentials:
 
     @property
     def are_due(self) -> bool:
-        """Whether ``get_frozen_credentials`` would look up, which blocks."""
+        """Return whether ``get_frozen_credentials`` would look up, which blocks."""
         if self._frozen is None:
             return True
         found = self._found
@@ -113,7 +113,7 @@ class RenewedCredentials:
         return self._frozen
 
     def renewed_after(self, refused: tuple[str, str | None]) -> bool:
-        """Whether there are other keys than the access key and token that AWS refused; may look them up anew."""
+        """Return whether there are other keys than those that AWS refused; may look them up anew."""
         with self._lock:
             before = self._frozen
             if before is not None and refused != (before.access_key, before.token or None):
@@ -170,7 +170,7 @@ class Signing:
     def __init__(self, look_up: Callable[[], Credentials | None]) -> None:
         self.credentials = RenewedCredentials(look_up)
         self.skew_seconds = 0
-        """What the service's clock is ahead of this machine's, if it refused a signature for that; else 0."""
+        """The service's clock less this machine's, if it refused a signature for that; else 0."""
 
     def now(self) -> int:
         """Return the time to sign with, in whole seconds since the epoch."""
@@ -211,7 +211,7 @@ class Signing:
             request.headers[name] = value
 
     def goes_again(self, response: Any, operation: Any, context: dict[str, Any]) -> bool:
-        """Whether a call is made again at once: the clock is known now, or there are other keys.
+        """Return whether a call is made again at once: the clock is known now, or there are other keys.
 
         Raises:
             SignatureRefused: no; but it may be accepted later.

@@ -73,17 +73,17 @@ class ReplyReader:
 
     def _begin(self) -> None:
         self._filled = 0
-        """Of the kept buffer while the head comes; of the body after it."""
+        """Bytes received: of the head in the kept buffer, then of the body."""
         self._head: Head | None = None
         self._body = bytearray()
         self._body_view = memoryview(b"")
         self._begun_with = b""
-        """What of the body came with the head."""
+        """The part of the body that came with the head."""
         self._chunks: Chunks | None = None
 
     @property
     def has_begun(self) -> bool:
-        """Whether anything came of the answer."""
+        """Return whether any byte of the answer has come."""
         return self._filled > 0 or self._head is not None
 
     def space(self) -> memoryview:
@@ -208,7 +208,7 @@ def _head_in(data: bytes) -> "tuple[Head, bytes] | bytes":
 class Head(NamedTuple):
     status: int
     reason: str
-    """What the server says of the status, without control characters."""
+    """The server's words for the status, without control characters."""
     headers: dict[str, str]
     length: int | None
     """None: the body comes in chunks, or ends with the connection."""
@@ -240,7 +240,7 @@ class Head(NamedTuple):
         connection = headers.get("connection", "").lower()
         closes = "close" in connection or (version == "HTTP/1.0" and "keep-alive" not in connection)
         if coding is not None:
-            # A length beside it is void, and a sign that someone on the way understands HTTP in another way.
+            # A length in addition is void, and a sign that someone on the way understands HTTP in another way.
             return cls(
                 status, reason, headers, None, is_chunked=True, closes=closes or "content-length" in headers
             )
@@ -270,7 +270,7 @@ class Chunks:
 
     @property
     def rest(self) -> int:
-        """How many bytes came after the end."""
+        """The number of bytes after the end."""
         return len(self._coded)
 
     def taken(self, data: bytes) -> bytes:

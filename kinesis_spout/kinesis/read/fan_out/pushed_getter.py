@@ -42,9 +42,9 @@ if TYPE_CHECKING:
 
 
 LOOK_EVERY_SECONDS: Final = 1.0
-"""How often a shard is asked although nothing was reported as pushed. It costs microseconds."""
+"""The period in which a shard is asked although nothing was reported as pushed. It costs microseconds."""
 PUSH_SECONDS: Final = 1.0
-"""How long an event can be under way: it says nothing of records put in the last such period before it
+"""The time that an event can be under way: it says nothing of records put in the last such period before it
 came."""
 
 

@@ -49,7 +49,7 @@ SILENCE_SECONDS: Final = 35.0
 _SUBSCRIBING_AT_ONCE: Final = 8
 _READ_BYTES: Final = 256 * 1024
 _READS_IN_A_ROW: Final = 16
-"""Of one socket, before the others have their turn."""
+"""Reads of one socket before the others have their turn."""
 
 Subscribe = Callable[[str, Position], PushedEvents]
 """Subscribes to a shard (by id) from a position. Blocks for a round trip; raises what the call raises."""
@@ -91,7 +91,7 @@ class SubscriptionReader:
         """Guards the loop and ``_closed``; all else belongs to the I/O thread."""
         self.connections = 0
         self.cuts = 0
-        """How many broke, or were ended by the other side."""
+        """Connections that broke, or were ended by the other side."""
 
     def open(self, subscription: ShardSubscription) -> None:
         """Read a subscription from its place; also again, after it failed."""
@@ -217,7 +217,7 @@ class _Link:
         self.subscription = subscription
         self.has_room = asyncio.Event()
         self.has_brought = False
-        """Whether the connection brought an event."""
+        """True once the connection brought an event."""
 
     def begin(self, pushed: PushedEvents) -> None:
         self.pushed = pushed
