@@ -15,7 +15,7 @@ from kinesis_spout.kinesis import (
 )
 from kinesis_spout.kinesis.aggregated_record import take_apart
 from kinesis_spout.kinesis.calls import RAW_BODY
-from kinesis_spout.kinesis.retry_policy import RetryPolicy
+from kinesis_spout.kinesis.retry_policy import CallRetryPolicy
 from kinesis_spout.kinesis.write.hash_key_ranges import hash_key
 from kinesis_spout.kinesis.write.put_records import Entry
 from kinesis_spout.kinesis.write.record_putter import RecordPutter
@@ -161,7 +161,7 @@ def test_aggregates_that_a_split_and_a_merge_overtake_lose_no_record(
         client,
         stream,
         aggregate_bytes=51_200,
-        retry_policy=RetryPolicy(deadline_seconds=30, clock=SystemClock()),
+        retry_policy=CallRetryPolicy(deadline_seconds=30, clock=SystemClock()),
     )
 
     def add(first: int, last: int) -> None:
