@@ -21,7 +21,6 @@ from kinesis_spout.kinesis.retry_policy import Action, FailuresInARow, Reaction,
 from kinesis_spout.model.clock import Clock
 from kinesis_spout.model.errors import KinesisSpoutError
 from kinesis_spout.model.logs import FailureKinds
-from kinesis_spout.model.record import DeadLetter
 from kinesis_spout.settings import SpoutConfig
 from shard_state import (
     Capacity,
