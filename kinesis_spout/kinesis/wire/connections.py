@@ -14,14 +14,11 @@ import ssl
 import weakref
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from kinesis_spout.kinesis.io_thread import IO
 from kinesis_spout.kinesis.wire.http import Reply, ReplyReader
 from kinesis_spout.kinesis.wire.ways import Opened, TlsInTls, Way
-
-if TYPE_CHECKING:
-    from concurrent.futures import Future
 
 IDLE_SECONDS: Final = 45.0
 """Load balancers close connections after 60 s without a request."""
@@ -200,12 +197,7 @@ class Connections:
 
     async def open(self) -> Connection:
         """Open a connection. Raises BotoCoreError."""
-        opening = IO.submit(partial(self.way.open, self._session))
-        try:
-            opened = await asyncio.wrap_future(opening)
-        except asyncio.CancelledError:
-            opening.add_done_callback(_close_opened)
-            raise
+        opened = await IO.in_thread(partial(self.way.open, self._session), unwanted=_close)
         connection = Connection(opened, self._forget)
         self._open.add(connection)
         return connection
@@ -230,9 +222,9 @@ class Connections:
         """Close those that nobody uses now, and the others when they are given back."""
         self._closed = True
         if self._open:
-            IO.run(self._close())
+            IO.run(self._close_idle())
 
-    async def _close(self) -> None:
+    async def _close_idle(self) -> None:
         self.drop_idle()
 
     def _forget(self, connection: Connection) -> None:
@@ -253,9 +245,8 @@ class Connections:
         self._idle.clear()
 
 
-def _close_opened(opening: "Future[Opened]") -> None:
-    if not opening.cancelled() and opening.exception() is None:
-        opening.result().close()
+def _close(opened: Opened) -> None:
+    opened.close()
 
 
 _all: Final = weakref.WeakSet[Connections]()
