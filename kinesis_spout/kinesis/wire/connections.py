@@ -6,7 +6,6 @@ that would be taken for the answer of the next call. As the loop may not have lo
 at before a call, too. What happens at the same time shows by ``is_stale``.
 """
 
-import asyncio
 import contextlib
 import os
 import select
@@ -14,11 +13,14 @@ import ssl
 import weakref
 from collections.abc import Callable
 from functools import partial
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from kinesis_spout.kinesis.io_thread import IO
 from kinesis_spout.kinesis.wire.http import Reply, ReplyReader
 from kinesis_spout.kinesis.wire.ways import Opened, TlsInTls, Way
+
+if TYPE_CHECKING:
+    import asyncio
 
 IDLE_SECONDS: Final = 45.0
 """Load balancers close connections after 60 s without a request."""
