@@ -74,7 +74,7 @@ class Connection:
             raise
         finally:
             self._answer = None
-        if reply.closes:
+        if reply.closes or self._unsent:
             self.close()
         return reply
 
@@ -83,31 +83,30 @@ class Connection:
         if self._answer is None or self._answer.done():
             self.close()  # it ended, or something came that nobody asked for
             return
-        wants_to_write = False
+        was_sent, wants_room = not self._unsent, False
         try:
-            is_sent_now = bool(self._unsent) and self._send()
-            if not is_sent_now or isinstance(self._socket, TlsInTls):
+            wants_room = not self._send()
+            if was_sent or wants_room or isinstance(self._socket, TlsInTls):
                 self._receive(self._answer)
-        except ssl.SSLWantReadError:
+        except (BlockingIOError, ssl.SSLWantReadError):
             pass
         except ssl.SSLWantWriteError:
-            wants_to_write = True
-        except BlockingIOError:
-            wants_to_write = bool(self._unsent)
+            wants_room = True
         except Exception as error:  # noqa: BLE001 - not hidden: the call raises it
             self._answer.set_exception(error)
         if self.is_open:
-            self._watch_for_room(wants_to_write)
+            self._watch_for_room(wants_room)
 
     def _send(self) -> bool:
-        """Send; False if the server takes no more. It may have said why."""
+        """Send what is unsent; False if there is no room for it. The server may answer before it has all."""
         try:
             while self._unsent:
                 self._unsent = self._unsent[self._socket.send(self._unsent) :]
                 self._moved_at = self._loop.time()
-        except BrokenPipeError:
-            self._unsent = memoryview(b"")
+        except (BlockingIOError, ssl.SSLWantWriteError):
             return False
+        except BrokenPipeError:  # the server takes no more; it may have said why
+            self._unsent = memoryview(b"")
         return True
 
     def _receive(self, answer: "asyncio.Future[Reply]") -> None:
