@@ -161,10 +161,15 @@ class SubscriptionReader:
         await asyncio.sleep(max(0.0, earliest - now))
         async with self._turns:
             subscribe = partial(self._subscribe, shard_id, subscription.place)
-            pushed = await IO.in_thread(subscribe, unwanted=PushedEvents.close)
+            pushed = await IO.in_thread(subscribe, unwanted=partial(self._too_late, shard_id))
         self._subscribed_at[shard_id] = self._clock.monotonic()
         self.connections += 1
         return pushed
+
+    def _too_late(self, shard_id: str, pushed: PushedEvents) -> None:
+        """Close a connection whose subscription was dropped meanwhile; AWS counts it all the same."""
+        self._subscribed_at[shard_id] = self._clock.monotonic()
+        pushed.close()
 
     async def _read(self, link: "_Link", pushed: PushedEvents) -> None:
         """Read a connection until another one is due. Raises KinesisSpoutError: it brought one, or nothing."""
