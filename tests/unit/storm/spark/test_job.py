@@ -14,7 +14,7 @@ from kinesis_spout.storm.running.clocks import NO_TICKS
 from kinesis_spout.storm.spark.job import TopologyJobs
 from kinesis_spout.storm.spark.stages import FirstStage, FirstStageOfTuples, GivenTuple, packed_share
 from kinesis_spout.testing import InMemoryStream
-from shard_state import SliceKind, SlicePlan
+from shard_state import Position, SliceKind, SlicePlan
 from tests.support.spark.spark_here import SparkHere
 from tests.support.storm.scripted_topology import Declared, Scripted, acks
 from tests.unit.spark.driver.world import StreamClient, task_settings
@@ -78,7 +78,12 @@ def text_of(record: Record) -> tuple[str]:
 def carried(shard_id: str) -> WorkSlice:
     """Three records that have come with the job; one of two shards has a bad one."""
     plan = SlicePlan(
-        kind=SliceKind.CARRIED, shard_id=shard_id, epoch=1, position=None, limit=10, max_failures=10
+        kind=SliceKind.CARRIED,
+        shard_id=shard_id,
+        epoch=1,
+        position=Position.trim_horizon(),
+        limit=10,
+        max_failures=10,
     )
     kinds = ("good", "bad" if shard_id in {"shard-1-0", "shard-2-1"} else "good", "good")
     return WorkSlice(
