@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from kinesis_spout.model.clock import Clock
 from kinesis_spout.model.errors import KinesisSpoutError
-from kinesis_spout.model.logs import Allowance, Pace
+from kinesis_spout.model.logs import Allowance, LogPace
 from kinesis_spout.storm.multilang.frames import CODECS, UnsendableValue, writable_text
 from kinesis_spout.storm.multilang.protocol import Error, InvalidOutput, Log, Message, Metrics, Pid, log_level
 
@@ -61,7 +61,7 @@ class ComponentReports:
         self._metrics: set[str] = set()
         self._last_error = ""
         self._invalid = 0
-        self._pace: dict[str, Pace] = {}
+        self._pace: dict[str, LogPace] = {}
         self.pid = 0
 
     def take(self, message: Message) -> None:
@@ -112,7 +112,7 @@ class ComponentReports:
         kind = output.reason if output.reason in self._pace or len(self._pace) < _MOST_KINDS else ""
         pace = self._pace.get(kind)
         if pace is None:
-            pace = self._pace[kind] = Pace()
+            pace = self._pace[kind] = LogPace()
             pace.may_tell(self._clock.monotonic())
         elif not pace.may_tell(self._clock.monotonic()):
             return
