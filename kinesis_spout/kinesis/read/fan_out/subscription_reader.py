@@ -161,7 +161,8 @@ class SubscriptionReader:
         await asyncio.sleep(max(0.0, earliest - now))
         async with self._turns:
             subscribe = partial(self._subscribe, shard_id, subscription.place)
-            pushed = await IO.in_thread(subscribe, unwanted=partial(self._too_late, shard_id))
+            too_late = partial(self._too_late, shard_id)
+            pushed: PushedEvents = await IO.in_thread(subscribe, unwanted=too_late)
         self._subscribed_at[shard_id] = self._clock.monotonic()
         self.connections += 1
         return pushed
