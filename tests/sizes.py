@@ -27,7 +27,7 @@ KNOWN = frozenset(
             "GiveUp",
             "Line",
         ),
-        *("Pace", "Reading", "RecordRun", "RetryPolicy", "Run", "Segment", "Verdict"),
+        *("Pace", "RecordRun", "RetryPolicy", "Run", "Verdict"),
     }
 )
 """Names that may stand twice. Nothing is added here: one of the two is renamed."""
