@@ -68,8 +68,9 @@ class Figures:
     """The measurements for monitors. Mutable; guarded by the consumer's lock."""
 
     def __init__(self) -> None:
-        self.attempts = Distribution(ATTEMPTS)
-        """Deliveries that an acked record took."""
+        self._attempts = Distribution(ATTEMPTS)
+        self._at_once = 0
+        """Acks of first deliveries that ``_attempts`` does not have yet: they are nearly all there are."""
         self.ages = Distribution(AGES)
         """Seconds from a record's arrival to the end of its handling; a sample."""
         self.handling = Distribution(HANDLING)
@@ -81,17 +82,27 @@ class Figures:
         """When everything that was finished had been stored; monotonic, None before the first time."""
         self._acks = 0
 
+    @property
+    def attempts(self) -> Distribution:
+        """Deliveries that an acked record took."""
+        self._attempts.add(1, self._at_once)
+        self._at_once = 0
+        return self._attempts
+
     def gave_up(self, reason: str, error: str) -> None:
         kind = GivenUpKind(reason, error)
         if kind not in self.given_up and len(self.given_up) >= _MAX_KINDS:
             kind = GivenUpKind(reason, _OTHERS)
         self.given_up[kind] += 1
 
-    def acked(self, count: int, attempt: int) -> range:
-        """Count acks of deliveries, each its record's ``attempt``; returns whose age is to be measured."""
-        self.attempts.add(attempt, count)
-        before, self._acks = self._acks, self._acks + count
-        return range(-before % _ACKS_FOR_AN_AGE, count, _ACKS_FOR_AN_AGE)
+    def acked(self, attempt: int) -> bool:
+        """Count the ack of a record's delivery; returns whether its age is to be measured."""
+        if attempt == 1:
+            self._at_once += 1
+        else:
+            self._attempts.add(attempt)
+        self._acks += 1
+        return self._acks % _ACKS_FOR_AN_AGE == 1
 
     def acked_at_age(self, seconds: float) -> None:
         self.ages.add(max(0.0, seconds), _ACKS_FOR_AN_AGE)

@@ -7,10 +7,10 @@ node. If it is late, the next owner fences it, one session time-out later.
 
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-from kinesis_spout.consumer.gathering_lock import GatheringLock
 from kinesis_spout.consumer.ports import Ports
 from kinesis_spout.settings import SpoutConfig
 from kinesis_spout.settings.grammar.http_address import HttpAddress
@@ -49,7 +49,9 @@ class _Wanted:
 class Sharing:
     """Mutable. Call it under the consumer's lock, except ``start`` and ``report`` (they do I/O)."""
 
-    def __init__(self, config: SpoutConfig, ports: Ports, manager: StateManager, lock: GatheringLock) -> None:
+    def __init__(
+        self, config: SpoutConfig, ports: Ports, manager: StateManager, lock: AbstractContextManager[object]
+    ) -> None:
         self._ports = ports
         self._manager = manager
         self._lock = lock
