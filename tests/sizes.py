@@ -17,18 +17,8 @@ _STORMS = {"BasicBolt", "Bolt", "Spout"}
 """Storm's own names, for components here and for those of other languages."""
 KNOWN = _STORMS | {
     "Delivery",
-    "Done",
-    "Emission",
-    "Exchange",
     "FailedRecord",
-    "Fate",
     "GiveUp",
-    "Line",
-    "Pace",
-    "RecordRun",
-    "RetryPolicy",
-    "Run",
-    "Verdict",
 }
 """Names that may stand twice. Nothing is added here: one of the two is renamed."""
 
