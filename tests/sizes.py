@@ -18,7 +18,6 @@ _STORMS = {"BasicBolt", "Bolt", "Spout"}
 KNOWN = _STORMS | {
     "Delivery",
     "FailedRecord",
-    "GiveUp",
 }
 """Names that may stand twice. Nothing is added here: one of the two is renamed."""
 
