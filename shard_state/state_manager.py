@@ -42,10 +42,10 @@ from shard_state.local_shard.local_shard_state import Capacity, Emission, LocalS
 from shard_state.local_shard.shard_slices import ShardSlices, SliceLimits
 from shard_state.owned_shards import OperatorPause, OwnedShards, ShardStatus
 from shard_state.retries.ordered_retries import Order
-from shard_state.retries.retry_policy import Retry, RetryPolicy
+from shard_state.retries.retry_policy import RedeliveryPolicy, Retry
 from shard_state.run_bounds import RunBounds
 from shard_state.sequence_number import SequenceNumber
-from shard_state.slices.slices import Delivery, Exhausted, Fate, Redelivery, SliceOutcome, SlicePlan
+from shard_state.slices.slices import Exhausted, Fate, Redelivery, SliceOutcome, SlicePlan
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,7 +78,7 @@ class StateManager:
         *,
         app_instance: str,
         random: Callable[[], float],
-        retry: RetryPolicy | None = None,
+        retry: RedeliveryPolicy | None = None,
         order: Order = Order.UNORDERED,
         capacity: Capacity | None = None,
         limits: SliceLimits | None = None,
@@ -89,7 +89,7 @@ class StateManager:
     ) -> None:
         self._app_instance = app_instance
         self._random = random
-        self._retry = retry or RetryPolicy()
+        self._retry = retry or RedeliveryPolicy()
         self.order = order
         self.guarantee = guarantee
         self.bounds = bounds
@@ -293,17 +293,15 @@ class StateManager:
         slices = self._owned.get(shard_id)
         return slices is not None and slices.state.ack(sequence, now) is not None
 
-    def expired(self, now: float) -> list[Delivery]:
-        """Name the deliveries whose message time-out has passed. The shell fails them."""
+    def expired(self, now: float) -> list[tuple[str, SequenceNumber]]:
+        """Name the records, and their shards, whose message time-out has passed. The shell fails them."""
         if self._timeout_seconds is None or now < self.expires_at:
             return []
-        late: list[Delivery] = []
+        late: list[tuple[str, SequenceNumber]] = []
         self.expires_at = now + self._timeout_seconds
         for shard_id, slices in self._owned.items():
             tracker = slices.state.tracker
-            late.extend(
-                Delivery(shard_id, sequence, tracker.attempts(sequence)) for sequence in tracker.expired(now)
-            )
+            late.extend((shard_id, sequence) for sequence in tracker.expired(now))
             if tracker.next_deadline is not None:
                 self.expires_at = min(self.expires_at, tracker.next_deadline)
         return late
@@ -465,9 +463,9 @@ class StateManager:
         slices = self._shards.of_epoch(plan)
         if slices is None or not slices.is_out(plan):
             return []
-        guilty = slices.blames(plan, held)
-        if guilty is not None:
-            self._failed(guilty.attempt, now)
+        attempt = slices.blames(plan, held)
+        if attempt is not None:
+            self._failed(attempt, now)
         return slices.died(plan, held, now)
 
     def withdraw(self, plan: SlicePlan) -> None:

@@ -32,8 +32,8 @@ from kinesis_spout.model.errors import KinesisError, KinesisSpoutError
 from kinesis_spout.testing import SteppedProducer
 from shard_state import Position, SequenceNumber
 from tests.fuzz_native import seed_of_the_day
-from tests.support.kinesis.fan_out.frames import chunk, event_frame, exception_frame, initial_response
 from tests.support.kinesis.streams_under_test import QuickClock
+from tests.support.kinesis.unkind.frames import chunk, event_frame, exception_frame, initial_response
 
 SHARD: Final = "shardId-000000000000"
 _ARN: Final = "arn:aws:kinesis:us-east-1:123456789012:stream/s"

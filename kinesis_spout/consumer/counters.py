@@ -1,4 +1,4 @@
-"""What a consumer counts and measures."""
+"""The counts and measurements of a consumer."""
 
 from collections import Counter
 from collections.abc import Iterable
@@ -8,10 +8,10 @@ from typing import Final, NamedTuple, Self
 from kinesis_spout.model.distribution import AGES, ATTEMPTS, CALLS, HANDLING, Distribution
 
 _MAX_KINDS: Final = 50
-"""Of given-up records; further ones are counted together, so that a monitor's series are bounded."""
+"""Kinds of given-up records; further ones are counted together, so that a monitor's series are bounded."""
 _OTHERS: Final = "others"
 _ACKS_FOR_AN_AGE: Final = 8
-"""Of records that are acked one by one, the age of one in so many is looked at."""
+"""The age of one in so many records that are acked one by one is looked at."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -29,11 +29,11 @@ class Counters:
     given_up: int = 0
     """Records that were given up; their dead letters are written before long."""
     dead_lettered: int = 0
-    """Of those, the durable dead letters."""
+    """The durable dead letters of those."""
     expired: int = 0
     """Records that were older than `maximum_record_age_seconds` when they were to be delivered."""
     skipped: int = 0
-    """Of those, the ones that were not dead-lettered, as `expired_records` says."""
+    """Those of them that were not dead-lettered, as `expired_records` says."""
     bytes_read: int = 0
     throttled: int = 0
     damaged_aggregates: int = 0
@@ -42,7 +42,7 @@ class Counters:
     """User records read that lie outside their shard by their hash keys. They are delivered like the others."""
     commits: int = 0
     shards_trimmed: int = 0
-    """How often retention can have trimmed records of a shard, or a whole shard, before they were read."""
+    """The times that retention can have trimmed records of a shard, or a whole shard, before they were read."""
 
     @classmethod
     def total(cls, counters: Iterable[Self]) -> Self:
@@ -65,7 +65,7 @@ class GivenUpKind(NamedTuple):
 
 
 class Figures:
-    """What it measures for monitors. Mutable; guarded by the consumer's lock."""
+    """The measurements for monitors. Mutable; guarded by the consumer's lock."""
 
     def __init__(self) -> None:
         self._attempts = Distribution(ATTEMPTS)

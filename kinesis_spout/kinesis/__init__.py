@@ -6,7 +6,7 @@ task reads one kind of page.
 
 from typing import TYPE_CHECKING, Final
 
-from kinesis_spout.model.lazy_names import lazy_names
+from kinesis_spout.model.extras import lazy_names
 
 if TYPE_CHECKING:
     from kinesis_spout.kinesis.client_settings import KinesisClientSettings

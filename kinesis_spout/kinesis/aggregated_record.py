@@ -12,7 +12,7 @@ from hashlib import md5
 from itertools import chain, count
 from typing import Any, Final, NamedTuple
 
-from kinesis_spout.model.trace_context import (
+from kinesis_spout.model.record import (
     MAX_TRACESTATE_CHARACTERS,
     TRACEPARENT,
     TRACESTATE,

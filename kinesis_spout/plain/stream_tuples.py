@@ -238,7 +238,7 @@ class StreamTuples:
         return taken
 
     def _fail_overdue(self, now: float) -> None:
-        for shard_id, sequence, _ in self._manager.expired(now):
+        for shard_id, sequence in self._manager.expired(now):
             retained = self._retained.at(shard_id, sequence)
             assert retained is not None, "every record that is out is retained"
             text = f"timed out after {self.consumer.config.message_timeout_seconds:g} s"

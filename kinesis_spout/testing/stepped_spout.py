@@ -67,7 +67,7 @@ class SteppedSpout(RecordSpout):
 
     @property
     def all_done(self) -> bool:
-        """Whether all that can be read was handed out, and all of that is acked or durably dead-lettered.
+        """True if all that can be read was handed out, and all of that is acked or durably dead-lettered.
 
         With `until` that is so when the run has come up to it, and all is stored.
         """
@@ -131,7 +131,7 @@ def _has_read_up(manager: StateManager, stream: InMemoryStream, shard_id: str) -
 
 @dataclass(slots=True)
 class _Work:
-    """What a thread would do again and again. Mutable."""
+    """Work that a thread would do again and again. Mutable."""
 
     do: Callable[[float], float]
     asked_for: threading.Event
@@ -167,7 +167,7 @@ class _SteppedConsumer(Consumer):
                         return
 
     def _write_the_last_letters(self) -> None:
-        self._dead_lettering.write()
+        self.letters.write()
 
 
 class _SteppedPrefetcher(Prefetcher):

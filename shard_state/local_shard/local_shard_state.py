@@ -20,7 +20,7 @@ from shard_state.lineage import Shard, ShardPhase
 from shard_state.local_shard.guarantee import Claims, Guarantee, handed_out
 from shard_state.position import Position
 from shard_state.retries.ordered_retries import Order, OrderedRetries
-from shard_state.retries.retry_policy import GiveUp, Retry, RetryPolicy
+from shard_state.retries.retry_policy import RedeliveryPolicy, Retry
 from shard_state.run_bounds import ShardBound
 from shard_state.sequence_number import SHARD_END, SequenceNumber
 from shard_state.slices.slices import Exhausted, Fate, Redelivery
@@ -80,7 +80,7 @@ class LocalShardState:
         shard: Shard,
         checkpoint: Checkpoint,
         *,
-        retry: RetryPolicy,
+        retry: RedeliveryPolicy,
         random: Callable[[], float],
         order: Order,
         capacity: Capacity,
@@ -327,7 +327,7 @@ class LocalShardState:
             return None
         decision = self.decide(sequence, attempt, fate, now, delay_seconds=delay_seconds)
         self.revision += 1
-        if isinstance(decision, GiveUp):
+        if decision is None:
             self.tracker.apply(sequence, RecordEvent.EXHAUST)
             if fate is Fate.EXPIRED:
                 return self.exhausted(sequence, attempt - 1, fate)
@@ -347,20 +347,20 @@ class LocalShardState:
         now: float,
         *,
         delay_seconds: float | None,
-    ) -> Retry | GiveUp:
-        """Say what follows for a failed record, once the blame knows of it; the arguments are those of ``fail``.
+    ) -> Retry | None:
+        """Say when a failed record comes again, once the blame knows of it; None: it is given up.
 
-        A delivery that was put off is none, for ``MOST_PUT_OFF`` deliveries of a record.
+        The arguments are those of ``fail``. A delivery that was put off does not count, ``MOST_PUT_OFF`` times.
         """
         if fate in _FINAL or self._guarantee is not Guarantee.AT_LEAST_ONCE:
-            return GiveUp()
+            return None
         history = self.tracker.history(sequence)
         if fate is Fate.PUT_OFF and (history is None or history.put_off < MOST_PUT_OFF):
             history = self._blame.put_off(history, now)
         else:
             gives_up, history = self._blame.weigh(history, attempt, now)
             if gives_up:
-                return GiveUp()
+                return None
         return self._retry.after(history, random=self._random(), delay_seconds=delay_seconds)
 
     def exhausted(self, sequence: SequenceNumber, attempts: int, fate: Fate) -> Exhausted:

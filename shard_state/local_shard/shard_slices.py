@@ -15,7 +15,7 @@ from shard_state.errors import OutOfOrder
 from shard_state.local_shard.local_shard_state import LocalShardState
 from shard_state.local_shard.slice_settling import settle_fresh, settle_retries
 from shard_state.slices.isolation import Isolation
-from shard_state.slices.slices import Delivery, Exhausted, Fate, SliceKind, SliceOutcome, SlicePlan
+from shard_state.slices.slices import Exhausted, Fate, SliceKind, SliceOutcome, SlicePlan
 
 if TYPE_CHECKING:
     from shard_state.sequence_number import SequenceNumber
@@ -229,17 +229,15 @@ class ShardSlices:
     def suspect(self, plan: SlicePlan, count: int) -> None:
         self._isolation[plan.is_fresh].suspect(count)
 
-    def blames(self, plan: SlicePlan, held: SliceOutcome | None) -> Delivery | None:
-        """Name the delivery that is to blame if a slice that is out dies; None if that isolates no record.
+    def blames(self, plan: SlicePlan, held: SliceOutcome | None) -> int | None:
+        """Tell which delivery of its record is to blame if a slice that is out dies; None if that isolates none.
 
         The arguments are those of ``died``.
         """
-        suspects = [(retry.sequence, retry.attempt) for retry in plan.retries]
+        attempts = [retry.attempt for retry in plan.retries]
         if plan.is_fresh and held is not None:
-            suspects = [(failure.sequence, failure.attempt + 1) for failure in held.failures if failure.held]
-        if len(suspects) != 1 or not plan.alone or not self.is_out(plan):
-            return None
-        return Delivery(plan.shard_id, *suspects[0])
+            attempts = [failure.attempt + 1 for failure in held.failures if failure.held]
+        return attempts[0] if len(attempts) == 1 and plan.alone and self.is_out(plan) else None
 
     def died(self, plan: SlicePlan, held: SliceOutcome | None, now: float) -> list[Exhausted]:
         """Take in that the job of a slice died, nobody knows at which record: it is planned again, alone.

@@ -27,12 +27,7 @@ class Retry:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class GiveUp:
-    """The record has had its last delivery: dead-letter it."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RetryPolicy:
+class RedeliveryPolicy:
     """The rule for retries.
 
     Every Storm spout gave 0 and "no limit" another meaning. Here ``limit`` counts deliveries after the first:
@@ -60,24 +55,16 @@ class RetryPolicy:
             if not fits:
                 raise ValueError(f"expected {name} to be {range_}, got {getattr(self, name)!r}")
 
-    def decide(
-        self, *, attempts: int, random: float, rejected: bool = False, delay_seconds: float | None = None
-    ) -> Retry | GiveUp:
-        """Decide upon something that has just failed, by how often it was tried alone.
+    def decide(self, *, attempts: int, random: float) -> Retry | None:
+        """Decide upon something that has just failed, by how often it was tried alone. None: give it up.
 
         Args:
             attempts: how often, this time included: 1 or more.
             random: from [0, 1).
-            rejected: no retry can help.
-            delay_seconds: a wish for the delay, which replaces the computed one.
         """
-        if rejected or (self.limit is not None and attempts > self.limit):
-            return GiveUp()
-        return self.again(attempts=attempts, random=random, delay_seconds=delay_seconds)
-
-    def again(self, *, attempts: int, random: float, delay_seconds: float | None = None) -> Retry:
-        """Say when something is tried again, whatever the limit. The arguments are those of ``decide``."""
-        return Retry(delay_seconds=self._delay(attempts, random, delay_seconds))
+        if self.limit is not None and attempts > self.limit:
+            return None
+        return Retry(delay_seconds=self._delay(attempts, random, None))
 
     def after(self, history: History, *, random: float, delay_seconds: float | None = None) -> Retry:
         """Say when a record with such a history is tried again."""

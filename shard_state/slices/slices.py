@@ -15,15 +15,6 @@ from shard_state.run_bounds import ShardBound
 from shard_state.sequence_number import SequenceNumber
 
 
-class Delivery(NamedTuple):
-    """One delivery of one record, under the present ownership of its shard."""
-
-    shard_id: str
-    sequence: SequenceNumber
-    attempt: int
-    """Which delivery of the record it is, from 1."""
-
-
 class SliceKind(Enum):
     """Where a slice's records come from."""
 
@@ -121,7 +112,7 @@ _HELD: Final = (Fate.HELD, Fate.SUSPECTED)
 _NOT_DELIVERED: Final = (*_HELD, Fate.EXPIRED)
 
 
-class FailedRecord(NamedTuple):
+class UnackedRecord(NamedTuple):
     """A record of a slice that was not acked. A tuple, as there are thousands."""
 
     index: int  # type: ignore[assignment]  # a tuple's method, which nobody wants of this one
@@ -176,7 +167,7 @@ class SliceOutcome:
     first: SequenceNumber | None = None
     last: SequenceNumber | None = None
     count: int = 0
-    failures: tuple[FailedRecord, ...] = ()
+    failures: tuple[UnackedRecord, ...] = ()
     open_records: tuple[OpenRecord, ...] = ()
     at_end: bool = False
     """The end of a closed shard was read: nothing follows."""

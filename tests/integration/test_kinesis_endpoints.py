@@ -71,8 +71,8 @@ def test_large_and_small_records_arrive_whole_through_the_buffer(kinesis_endpoin
         getter = buffered_shard(_getter(client, stream), prefetcher, max_records=50)
 
         def has_all() -> bool:
-            while (record := getter.poll()) is not None:
-                polled.append(record)
+            while (taken := getter.poll()) is not None:
+                polled.append(taken[0])
             return len(polled) == len(payloads)
 
         wait_until(has_all, f"{len(payloads)} records")

@@ -10,7 +10,6 @@ from enum import Enum, auto
 
 from shard_state import (
     Checkpoint,
-    FailedRecord,
     Fate,
     Order,
     Position,
@@ -21,13 +20,14 @@ from shard_state import (
     SliceKind,
     SliceOutcome,
     SlicePlan,
+    UnackedRecord,
 )
 from shard_state.checkpoint.checkpoint import fits, next_ownership
 from shard_state.checkpoint.hole_map import within
 from shard_state.sequence_number import WHOLE
 
 
-class Verdict(Enum):
+class TreeVerdict(Enum):
     """What the handler does with a record."""
 
     ACK = auto()
@@ -224,7 +224,7 @@ def deliver_slice(
     records: list[StoredRecord],
     closed: bool,
     order: Order,
-    verdict: Callable[[StoredRecord, int], Verdict],
+    verdict: Callable[[StoredRecord, int], TreeVerdict],
     on_delivery: Callable[[StoredRecord, Collection[SequenceNumber]], None],
 ) -> Delivered:
     """Do what an executor does with a slice.
@@ -247,7 +247,7 @@ def deliver_slice(
     read: list[StoredRecord] = []
     acked: list[StoredRecord] = []
     failed: list[StoredRecord] = []
-    failures: list[FailedRecord] = []
+    failures: list[UnackedRecord] = []
     killed_by = None
     wanted = before(plan.bound, records)
     for record in wanted[: plan.limit]:
@@ -260,7 +260,7 @@ def deliver_slice(
             continue
         attempt = attempts.get(record.sequence, 0)
         held = (order is Order.SHARD and stopped) or (order is Order.KEY and record.key in blocked)
-        said = Verdict.ACK
+        said = TreeVerdict.ACK
         if not held:
             attempt += 1
             delivered += 1
@@ -269,7 +269,7 @@ def deliver_slice(
                 killed_by = record
                 break
             said = verdict(record, attempt)
-            if said is Verdict.ACK:
+            if said is TreeVerdict.ACK:
                 acked.append(record)
                 continue
             failed.append(record)
@@ -277,12 +277,12 @@ def deliver_slice(
         if record.key is not None:
             blocked.add(record.key)
         failures.append(
-            FailedRecord(
+            UnackedRecord(
                 index=len(read) - 1,
                 sequence=record.sequence,
                 previous=previous,
                 attempt=attempt,
-                fate=fate_of(held=held, rejected=said is Verdict.REJECT),
+                fate=fate_of(held=held, rejected=said is TreeVerdict.REJECT),
                 partition_key=record.key,
             )
         )
@@ -326,13 +326,13 @@ def all_held(plan: SlicePlan, records: list[StoredRecord]) -> SliceOutcome | Non
         holes, attempts = (), {}
     attempts.update({retry.sequence: retry.attempt - 1 for retry in plan.retries})
     read: list[StoredRecord] = []
-    failures: list[FailedRecord] = []
+    failures: list[UnackedRecord] = []
     for record in records[: plan.limit]:
         if len(failures) == plan.max_failures:
             break
         if not within(holes, record.sequence):
             failures.append(
-                FailedRecord(
+                UnackedRecord(
                     index=len(read),
                     sequence=record.sequence,
                     previous=read[-1].sequence if read else None,

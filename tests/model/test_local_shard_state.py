@@ -16,19 +16,19 @@ from shard_state import (
     Capacity,
     Checkpoint,
     Exhausted,
-    FailedRecord,
     LocalShardState,
     OpenRecord,
     Order,
     Position,
     RecordState,
     Redelivery,
+    RedeliveryPolicy,
     Retry,
-    RetryPolicy,
     SequenceNumber,
     Shard,
     ShardPhase,
     SliceOutcome,
+    UnackedRecord,
 )
 from shard_state.checkpoint.checkpoint import fits
 from shard_state.checkpoint.hole_map import within
@@ -56,7 +56,7 @@ class Running:
     """A slice of retries that is being delivered."""
 
     retries: tuple[Redelivery, ...] = ()
-    failures: list[FailedRecord] = field(default_factory=list)
+    failures: list[UnackedRecord] = field(default_factory=list)
 
 
 def block(blocked: set[str], key: str | None) -> None:
@@ -78,7 +78,7 @@ class LocalShardMachine(RuleBasedStateMachine):
     @initialize(order=st.sampled_from(Order), limit=st.sampled_from((0, 1, 2, None)))
     def begin(self, order: Order, limit: int | None) -> None:
         self.order = order
-        self.policy = RetryPolicy(limit=limit, backoff_seconds=4.0, cap_seconds=8.0)
+        self.policy = RedeliveryPolicy(limit=limit, backoff_seconds=4.0, cap_seconds=8.0)
         self.stored = Checkpoint(start=Position.trim_horizon()).encode()
         self.start(epoch=1)
 
@@ -254,7 +254,7 @@ class LocalShardMachine(RuleBasedStateMachine):
         records = self.ahead()[:limit]
         if not self.read and not fits(tracker.anchor, records[0]):
             holes, attempts = (), {}
-        failures: list[FailedRecord] = []
+        failures: list[UnackedRecord] = []
         still_open: list[OpenRecord] = []
         rejections: dict[SequenceNumber, bool] = {}
         read: list[SequenceNumber] = []
@@ -296,7 +296,7 @@ class LocalShardMachine(RuleBasedStateMachine):
                     continue
                 rejections[sequence] = data.draw(st.booleans())
             failures.append(
-                FailedRecord(
+                UnackedRecord(
                     index=index,
                     sequence=sequence,
                     previous=previous,
@@ -319,7 +319,7 @@ class LocalShardMachine(RuleBasedStateMachine):
             decision = exhausted.get(sequence) or self.expected_retry(sequence)
             self.decided(sequence, decision, rejected=rejected)
 
-    def holds(self, failures: list[FailedRecord], still_open: list[OpenRecord]) -> bool:
+    def holds(self, failures: list[UnackedRecord], still_open: list[OpenRecord]) -> bool:
         """Tell whether the whole shard waits behind what a slice has met."""
         failed_before = any(delivery.attempt > 1 for delivery in still_open)
         return self.order is Order.SHARD and (bool(failures) or failed_before)
@@ -353,7 +353,7 @@ class LocalShardMachine(RuleBasedStateMachine):
             if not held:
                 rejections[sequence] = data.draw(st.booleans())
             running.failures.append(
-                FailedRecord(
+                UnackedRecord(
                     index=index,
                     sequence=sequence,
                     previous=None,

@@ -17,9 +17,9 @@ FIRST_SECONDS: Final = 1.0
 CAP_SECONDS: Final = 10.0
 """Between the tries at a chore."""
 LOOK_AROUND_SECONDS: Final = 0.5
-"""How soon a lost session is noticed."""
+"""A lost session is noticed within so long."""
 _LOOK_AT_LEAVING_SECONDS: Final = 0.05
-"""How often to check whether what is in flight of a leaving shard has ended."""
+"""Between two checks whether what is in flight of a leaving shard has ended."""
 
 _log = logging.getLogger(__name__)
 

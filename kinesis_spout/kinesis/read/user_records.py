@@ -18,8 +18,7 @@ import msgspec
 
 from kinesis_spout.kinesis.aggregated_record import MAGIC, Contents, contents
 from kinesis_spout.kinesis.read.read_settings import ReadSettings
-from kinesis_spout.model.record import Record, TracedRecord
-from kinesis_spout.model.trace_context import TraceContext
+from kinesis_spout.model.record import Record, TraceContext, TracedRecord
 from kinesis_spout.ports import Page
 from shard_state import Position, Shard
 

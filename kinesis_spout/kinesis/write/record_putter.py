@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from mypy_boto3_kinesis.type_defs import PutRecordsResultEntryTypeDef as Result
 
 LISTING_SECONDS: Final = 5.0
-"""How long ListShards is tried. The stream can be written without it."""
+"""The time for which ListShards is tried. The stream can be written without it."""
 MAX_BUFFERED_RECORDS: Final = 10_000
 MAX_BUFFERED_BYTES: Final = 32 * 1024 * 1024
 
@@ -57,7 +57,7 @@ class PutCalls:
 
     @property
     def seconds(self) -> Counted:
-        """How long calls took, those that failed as well."""
+        """The durations of the calls, failed ones included."""
         with self._measuring:
             return self._seconds.counted()
 
@@ -112,9 +112,9 @@ class PutCounts:
     taken_bytes: int = 0
     """Their data and keys."""
     refused: int = 0
-    """How many were given to ``on_refused``."""
+    """Records given to ``on_refused``."""
     sent: int = 0
-    """How many were in calls; one that was put again counts again."""
+    """Records in calls; one that was put again counts again."""
 
 
 class RecordPutter:
@@ -245,7 +245,7 @@ def is_too_much(records: int, size_bytes: int) -> bool:
 
 
 def is_about_its_size(batch: Sequence[Puttable], error: KinesisError) -> bool:
-    """Whether one large record was refused as such: other failures of calls have another type."""
+    """Return whether one large record was refused as such: other failures of calls have another type."""
     return len(batch) == 1 and batch[0].size_bytes > COMMON_RECORD_BYTES and type(error) is KinesisError
 
 

@@ -26,7 +26,7 @@ from kinesis_spout.spark.tasks.delivery import DeliverySettings
 from kinesis_spout.spark.tasks.handlers import AnyHandler, delivery_to
 from kinesis_spout.spark.tasks.journal import SliceNotes
 from kinesis_spout.spark.tasks.work import Unfinished
-from shard_state import FailedRecord, Order, Position, SliceKind, SlicePlan
+from shard_state import Order, Position, SliceKind, SlicePlan, UnackedRecord
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 PICKLED: Final = "pickled"
 OUTCOMES_DDL: Final = f"{PICKLED} binary"
 
-Failed = tuple[Unfinished, FailedRecord]
+Failed = tuple[Unfinished, UnackedRecord]
 
 _OVERHEAD_BYTES: Final = 500
 """The approximate size of a failed record without its data, its error and where that was raised."""

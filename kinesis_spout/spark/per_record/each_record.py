@@ -42,10 +42,9 @@ from kinesis_spout.consumer.consumer_state import DEFAULT_SPARED_SECONDS
 from kinesis_spout.consumer.trouble_reports import most_frequent, trouble_text
 from kinesis_spout.kinesis import KinesisClientSettings
 from kinesis_spout.model.clock import Clock, SystemClock
-from kinesis_spout.model.dead_letter import DeadLetter
 from kinesis_spout.model.errors import InvalidConfig, KinesisSpoutError
 from kinesis_spout.model.logs import FailureKinds
-from kinesis_spout.model.record import Record
+from kinesis_spout.model.record import DeadLetter, Record
 from kinesis_spout.model.scheme import resolve
 from kinesis_spout.model.unfinished_work import refuse_generator_function
 from kinesis_spout.processes.executor_python import unfit_python
@@ -61,7 +60,7 @@ from kinesis_spout.spark.per_record.failures import FailedRecords
 from kinesis_spout.spark.per_record.on_demand_sink import OnDemandSink
 from kinesis_spout.spark.pickled_handler import PickledHandler
 from kinesis_spout.spark.tasks.handlers import record_handler
-from shard_state import Blame, RetryPolicy
+from shard_state import Blame, RedeliveryPolicy
 
 _MOST_TOGETHER: Final = 1_000
 
@@ -161,7 +160,7 @@ def each_record(
     _check("record_timeout_seconds", timeout is None or timeout > 0, "None or more than 0", timeout)
     _check("maximum_record_age_seconds", age is None or age > 0, "None or more than 0", age)
     try:
-        policy = RetryPolicy(
+        policy = RedeliveryPolicy(
             limit=retry_limit, backoff_seconds=retry_backoff_seconds, cap_seconds=retry_backoff_cap_seconds
         )
     except ValueError as error:
@@ -192,7 +191,7 @@ class _EachRecord:
     """The function for ``foreachBatch``. Picklable; keeps ``blame`` and ``failures`` between micro-batches."""
 
     deliver: DeliverRecords
-    policy: RetryPolicy
+    policy: RedeliveryPolicy
     maximum_record_age_seconds: float | None
     dead_letters: OnDemandSink
     app: str

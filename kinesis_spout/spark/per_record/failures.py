@@ -11,10 +11,9 @@ from collections import Counter
 from collections.abc import Sequence
 from operator import itemgetter
 
-from kinesis_spout.model.dead_letter import DeadLetter
-from kinesis_spout.model.record import Record
+from kinesis_spout.model.record import DeadLetter, Record
 from kinesis_spout.spark.per_record.delivery import Failed
-from shard_state import Blame, Counts, Fate, History, RetryPolicy
+from shard_state import Blame, Counts, Fate, History, RedeliveryPolicy
 
 _log = logging.getLogger(__name__)
 
@@ -23,7 +22,7 @@ class FailedRecords:
     """Failed records that wait for another delivery. Mutable; not thread-safe."""
 
     def __init__(
-        self, application: str, policy: RetryPolicy, blame: Blame, maximum_age_seconds: float | None
+        self, application: str, policy: RedeliveryPolicy, blame: Blame, maximum_age_seconds: float | None
     ) -> None:
         self._application = application
         self._policy = policy

@@ -9,12 +9,12 @@ from typing import Final
 from kinesis_spout.dead_letters.sink_url import check_once, check_url, open_sink
 from kinesis_spout.kinesis import KinesisClientSettings
 from kinesis_spout.model.clock import Clock
-from kinesis_spout.model.dead_letter import DeadLetter
 from kinesis_spout.model.errors import DeadLetterError, InvalidConfig
+from kinesis_spout.model.record import DeadLetter
 from kinesis_spout.ports import DeadLetterSink
-from shard_state import GiveUp, RetryPolicy
+from shard_state import RedeliveryPolicy
 
-_RETRIES: Final = RetryPolicy(limit=4, backoff_seconds=0.5, cap_seconds=5.0)
+_RETRIES: Final = RedeliveryPolicy(limit=4, backoff_seconds=0.5, cap_seconds=5.0)
 """Failing a micro-batch repeats all of it, so a letter is worth some tries."""
 _KINESIS: Final = "kinesis://"
 
@@ -49,7 +49,7 @@ class OnDemandSink:
                     attempts += 1
                     # Drawn at random only to spread the tries of several queries.
                     decision = _RETRIES.decide(attempts=attempts, random=random.random())  # noqa: S311
-                    if isinstance(decision, GiveUp):
+                    if decision is None:
                         raise
                     self.clock.sleep(decision.delay_seconds)
 

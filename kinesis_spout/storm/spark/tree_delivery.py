@@ -18,7 +18,7 @@ from kinesis_spout.storm.running.acking import TreeEnd
 from kinesis_spout.storm.running.blocks import ForDriver, RecordBlock
 from kinesis_spout.storm.running.stage_run import StageRun
 from kinesis_spout.storm.running.trees import root_of
-from shard_state import FailedRecord, SequenceNumber, SlicePlan
+from shard_state import SequenceNumber, SlicePlan, UnackedRecord
 
 
 class ToValues(Protocol):
@@ -55,7 +55,7 @@ class _OpenRecords(msgspec.Struct, array_like=True):
     stream: str
     shard_id: str
     numbers: list[int]
-    """Which record of the slice each is."""
+    """The number of each record in the slice."""
     data: list[bytes]
     sequence_numbers: list[str]
     partition_keys: list[str | None]
@@ -139,7 +139,7 @@ class TreeDelivery(SliceDelivery):
         self._run = run
         self._to_values = to_values
         self.batch = batch
-        """Which of the slices of the micro-batch this is."""
+        """The number of the slice in the micro-batch."""
         self._is_tracked = run.program.is_tracked
         self._most_open = plan.max_failures if plan.room is None else plan.room
         # On its way to the one record of a probe it passes over all others.
@@ -280,7 +280,7 @@ def with_failed(
     return replace(result, timed_out=result.timed_out + timed_out)
 
 
-def _cut(result: WorkResult, failures: Sequence[FailedRecord], expired_at: Sequence[int]) -> WorkResult:
+def _cut(result: WorkResult, failures: Sequence[UnackedRecord], expired_at: Sequence[int]) -> WorkResult:
     """End a slice with the last of these failures. What it had after it is read, or carried, again."""
     last = failures[-1]
     outcome = replace(

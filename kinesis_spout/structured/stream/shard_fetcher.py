@@ -108,7 +108,7 @@ class ShardFetcher(ShardReader[ArrowPage]):
 
     @property
     def is_waited_for(self) -> bool:
-        """Whether later arrivals of other shards wait for this one; not if it was unreadable for a minute."""
+        """True if later arrivals of other shards wait for this one; not if it was unreadable for a minute."""
         if self.at_end or self.has_all_until or not self._is_behind:
             return False
         return not self._is_given_up
@@ -214,7 +214,7 @@ class ShardFetcher(ShardReader[ArrowPage]):
 
 
 def _reaches(page: ArrowPage, until: float) -> bool:
-    """Whether nothing that arrived before ``until`` follows the page.
+    """Tell whether nothing that arrived before ``until`` follows the page.
 
     Arrival times and this clock are only roughly right. At the tip, which some emulators report too early,
     the page must have a record that came later, or nothing at all; elsewhere, one that came clearly later.

@@ -30,8 +30,8 @@ from kinesis_spout.kinesis.write.record_putter import (
     is_too_much,
 )
 from kinesis_spout.model.clock import Clock, SystemClock
-from kinesis_spout.model.dead_letter import DeadLetter
 from kinesis_spout.model.errors import KinesisError, KinesisSpoutError
+from kinesis_spout.model.record import DeadLetter
 from kinesis_spout.ports import DeadLetterSink
 from kinesis_spout.settings.source_options import WriteOptions
 from kinesis_spout.settings.table.spelling import said_as_options
@@ -247,7 +247,7 @@ class RowPutter:
 
 
 def fault_of(values: RowValues) -> str | None:
-    """What is wrong with a row, without its data and key; None if nothing is."""
+    """Return the fault of a row, without its data and key; None if it has none."""
     return _fault_of_record(values) or _fault_of_place(values)
 
 

@@ -12,7 +12,7 @@ import uuid
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from moto import mock_aws
@@ -180,3 +180,13 @@ def _accepts(port: int) -> bool:
     with socket.socket() as probe:
         probe.settimeout(1.0)
         return probe.connect_ex(("127.0.0.1", port)) == 0
+
+
+def _servers() -> list[Any]:
+    if _kinesis_local_package() is None or shutil.which("node") is None:
+        return ["moto_server"]
+    return ["kinesis_local", pytest.param("moto_server", marks=pytest.mark.second_environment)]
+
+
+SERVERS = _servers()
+"""For tests on Spark, which cost seconds: the better endpoint, and in `make test-all` the other one too."""

@@ -17,10 +17,8 @@ from kinesis_spout.ports import Page, ShardGetter, ShardLister
 from kinesis_spout.testing import InMemoryShardGetter, InMemoryShardLister, InMemoryStream, ManualClock
 from shard_state import Position, SequenceNumber
 from tests.support.kinesis.endpoints import KinesisEndpoint
-from tests.support.kinesis.fan_out.pushed_stream import serve, subscribed
-from tests.support.kinesis.fan_out.server import FanOutServer
-from tests.support.kinesis.fan_out.service import FanOutService
 from tests.support.kinesis.in_memory_client import CODES, InMemoryKinesisClient
+from tests.support.kinesis.pushed_stream import FanOutServer, serve, subscribed
 from tests.support.kinesis.unkind.behaviours import Behaviour
 from tests.support.kinesis.unkind.endpoint import UnkindEndpoint
 from tests.support.kinesis.unkind.weather import reader_weather
@@ -144,7 +142,7 @@ class PushedFakeStream(FakeStream):
             pytest.skip("what is pushed is not paced by the reader")
 
     def fail_next(self, error: KinesisError) -> None:
-        self.service.fail_next.append(CODES[type(error)])
+        self.service.fail_next(CODES[type(error)])
 
     def getter(
         self, position: Position, *, shard_id: str = FIRST_SHARD, fail_on_data_loss: bool = True
@@ -158,7 +156,7 @@ class _ReadWhenPushed:
     """Waits for what is on its way, so that a page is what a polling getter would get."""
 
     def __init__(
-        self, getter: ShardGetter, service: FanOutService, stream: InMemoryStream, shard_id: str
+        self, getter: ShardGetter, service: FanOutServer, stream: InMemoryStream, shard_id: str
     ) -> None:
         self._getter = getter
         self._service = service

@@ -27,42 +27,32 @@ class Body:
         yield self._content
 
 
-def test_every_setting_about_kinesis_reaches_the_client() -> None:
-    settings = client_settings(
-        SpoutConfig.of(
-            stream="arn:aws:kinesis:eu-west-1:123456789012:stream/orders",
-            app="billing",
-            endpoint_url="https://kinesis.example",
-            aws_access_key_id="AKIA-1",
-            aws_secret_access_key="secret-1",
-            aws_session_token="token-1",
-            role_arn="arn:aws:iam::123456789012:role/reader",
-            role_session_name="session-1",
-            role_external_id="external-1",
-            sts_endpoint="https://sts.example",
-        )
-    )
+@pytest.mark.parametrize(
+    "given",
+    [
+        {
+            "endpoint_url": "https://kinesis.example",
+            "aws_access_key_id": "AKIA-1",
+            "aws_secret_access_key": "hush-1",
+            "aws_session_token": "hush-2",
+            "role_arn": "arn:aws:iam::123456789012:role/reader",
+            "role_session_name": "session-1",
+            "role_external_id": "hush-3",
+            "sts_endpoint": "https://sts.example",
+        },
+        {
+            "aws_profile": "me",
+            "ca_bundle": "/etc/ca.pem",
+            "proxy_url": "http://me:hush@proxy:3128",
+            "use_fips_endpoint": True,
+            "use_dualstack_endpoint": True,
+        },
+    ],
+)
+def test_every_setting_about_kinesis_reaches_the_client(given: dict[str, Any]) -> None:
+    settings = client_settings(SpoutConfig.of(stream=ARN, app="billing", **given))
     assert settings.region == "eu-west-1"
-    assert settings.endpoint_url == "https://kinesis.example"
-    assert (settings.aws_access_key_id, settings.aws_secret_access_key) == ("AKIA-1", "secret-1")
-    assert settings.aws_session_token == "token-1"
-    assert settings.role_arn == "arn:aws:iam::123456789012:role/reader"
-    assert (settings.role_session_name, settings.role_external_id) == ("session-1", "external-1")
-    assert settings.sts_endpoint == "https://sts.example"
-
-
-def test_the_way_to_kinesis_reaches_the_client() -> None:
-    settings = client_settings(
-        SpoutConfig.of(
-            stream="orders",
-            app="billing",
-            aws_profile="me",
-            ca_bundle="/etc/ca.pem",
-            proxy_url="http://me:hush@proxy:3128",
-        )
-    )
-    assert (settings.aws_profile, settings.ca_bundle) == ("me", "/etc/ca.pem")
-    assert settings.proxy_url == "http://me:hush@proxy:3128"
+    assert {name: getattr(settings, name) for name in given} == given
     assert "hush" not in repr(settings)
 
 

@@ -13,8 +13,8 @@ from moto import mock_aws
 from kinesis_spout.dead_letters.kinesis_stream import KinesisStreamSink
 from kinesis_spout.kinesis.client_settings import KinesisClientSettings
 from kinesis_spout.kinesis.retry_policy import RetryPolicy
-from kinesis_spout.model.dead_letter import DeadLetter
 from kinesis_spout.model.errors import DeadLetterError, InvalidConfig, StoreUnavailable
+from kinesis_spout.model.record import DeadLetter
 from kinesis_spout.operations.audit import Operator, read_audit
 from kinesis_spout.operations.dead_letters import Choice, ChosenLetters, chosen_letters, kind_of, put_back
 from kinesis_spout.operations.errors import RedriveRuns

@@ -20,8 +20,8 @@ from kinesis_spout.testing import (
     SteppedSpout,
     in_memory_ports,
 )
-from tests.support.consumer.world import DEADLINE_SECONDS, opened
-from tests.support.waiting import wait_until
+from tests.support.consumer.world import opened
+from tests.support.waiting import DEADLINE_SECONDS, wait_until
 
 pytestmark = pytest.mark.no_second_run
 

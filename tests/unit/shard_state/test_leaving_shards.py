@@ -4,14 +4,14 @@ import pytest
 
 from shard_state import (
     Checkpoint,
-    FailedRecord,
     Fate,
     Position,
-    RetryPolicy,
+    RedeliveryPolicy,
     SequenceNumber,
     Shard,
     SliceOutcome,
     StateManager,
+    UnackedRecord,
 )
 from shard_state.checkpoint.checkpoint import next_ownership
 from tests.support.core.reading import may_read
@@ -25,7 +25,7 @@ def manager() -> StateManager:
     manager = StateManager(
         app_instance="application",
         random=lambda: 0.0,
-        retry=RetryPolicy(limit=3, backoff_seconds=1.0, jitter=0.0),
+        retry=RedeliveryPolicy(limit=3, backoff_seconds=1.0, jitter=0.0),
     )
     manager.listed([Shard(shard_id="a"), Shard(shard_id="b")], {})
     for name in ("a", "b"):
@@ -50,7 +50,7 @@ def test_record_by_record_it_hands_out_neither_fresh_ones_nor_retries(manager: S
 def test_slice_by_slice_nothing_of_it_is_planned_or_fetched(manager: StateManager) -> None:
     (plan,) = [plan for plan in manager.plan(0.0, {}) if plan.shard_id == "a"]
     one = SequenceNumber(1)
-    failure = FailedRecord(index=0, sequence=one, previous=None, attempt=1)
+    failure = UnackedRecord(index=0, sequence=one, previous=None, attempt=1)
     outcome = SliceOutcome(first=one, last=one, count=1, failures=(failure,), at_tip=True)
     manager.leave({"a"})
     manager.settle(plan, outcome, 0.0)

@@ -6,9 +6,8 @@ import pytest
 
 from shard_state import (
     Checkpoint,
-    FailedRecord,
     Position,
-    RetryPolicy,
+    RedeliveryPolicy,
     SequenceNumber,
     Shard,
     SliceKind,
@@ -16,6 +15,7 @@ from shard_state import (
     SliceOutcome,
     SlicePlan,
     StateManager,
+    UnackedRecord,
 )
 
 NAMES = tuple(f"shard-{number}" for number in range(6))
@@ -25,7 +25,7 @@ def owner(*names: str, limit: int | None = None) -> StateManager:
     manager = StateManager(
         app_instance="me",
         random=lambda: 0.0,
-        retry=RetryPolicy(limit=limit, backoff_seconds=1.0, multiplier=1.0, jitter=0.0),
+        retry=RedeliveryPolicy(limit=limit, backoff_seconds=1.0, multiplier=1.0, jitter=0.0),
         limits=SliceLimits(records=100),
         max_spared_seconds=0.0,
     )
@@ -59,7 +59,7 @@ class Executors:
             self._read[name] += count
             sequences, attempts = [SequenceNumber(first + at) for at in range(count)], [1] * count
         failures = tuple(
-            FailedRecord(
+            UnackedRecord(
                 index=at,
                 sequence=sequences[at],
                 previous=sequences[at - 1] if at else None,

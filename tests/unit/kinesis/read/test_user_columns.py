@@ -16,8 +16,7 @@ from kinesis_spout.kinesis.read.record_columns import (
     with_user_rows,
 )
 from kinesis_spout.kinesis.read.user_records import HashKeys, taken_apart
-from kinesis_spout.model.record import Record
-from kinesis_spout.model.trace_context import TraceContext
+from kinesis_spout.model.record import Record, TraceContext
 
 MIDDLE = HashKeys((1 << 126).to_bytes(16), (3 << 126).to_bytes(16))
 

@@ -6,15 +6,15 @@ from shard_state import (
     Capacity,
     Checkpoint,
     Exhausted,
-    FailedRecord,
     Fate,
     LocalShardState,
     Order,
     Position,
-    RetryPolicy,
+    RedeliveryPolicy,
     SequenceNumber,
     Shard,
     SliceOutcome,
+    UnackedRecord,
 )
 from shard_state.local_shard.slice_settling import settle_fresh
 
@@ -31,7 +31,7 @@ def state() -> LocalShardState:
         Shard(shard_id="shard-0"),
         Checkpoint(start=Position.trim_horizon()),
         random=lambda: 0.5,
-        retry=RetryPolicy(limit=3, backoff_seconds=10.0, jitter=0.0),
+        retry=RedeliveryPolicy(limit=3, backoff_seconds=10.0, jitter=0.0),
         order=Order.KEY,
         capacity=Capacity(),
     )
@@ -59,7 +59,7 @@ def test_of_a_slice_only_what_was_given_up_otherwise_holds_up_its_key(
     expired: bool,  # noqa: FBT001 - a parameter of the test
 ) -> None:
     fate = Fate.EXPIRED if expired else Fate.REJECTED
-    failure = FailedRecord(index=0, sequence=n(1), previous=None, attempt=1, partition_key="k", fate=fate)
+    failure = UnackedRecord(index=0, sequence=n(1), previous=None, attempt=1, partition_key="k", fate=fate)
     outcome = SliceOutcome(first=n(1), last=n(2), count=2, failures=(failure,))
     (given_up,) = settle_fresh(state, outcome, 0.0)
     assert given_up.expired == expired

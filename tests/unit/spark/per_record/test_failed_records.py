@@ -2,19 +2,18 @@ from typing import Any
 
 import pytest
 
-from kinesis_spout.model.dead_letter import DeadLetter
 from kinesis_spout.model.handler import RaisedAt
-from kinesis_spout.model.record import Record
+from kinesis_spout.model.record import DeadLetter, Record
 from kinesis_spout.spark.per_record.delivery import Failed
 from kinesis_spout.spark.per_record.failures import FailedRecords
 from kinesis_spout.spark.tasks.work import Unfinished
-from shard_state import Blame, FailedRecord, Fate, RetryPolicy
+from shard_state import Blame, Fate, RedeliveryPolicy, UnackedRecord
 
 NOW = 1_700_000_000.0
 
 
 def failed(limit: int | None = 2, age: float | None = None, spared_seconds: float = 0.0) -> FailedRecords:
-    policy = RetryPolicy(limit=limit, backoff_seconds=1.0, cap_seconds=60.0, jitter=0.1)
+    policy = RedeliveryPolicy(limit=limit, backoff_seconds=1.0, cap_seconds=60.0, jitter=0.1)
     blame = Blame(spared_seconds, retry_seconds=policy.all_seconds, limit=limit)
     return FailedRecords("billing", policy, blame, age)
 
@@ -39,7 +38,7 @@ def row(
         attempt=attempt,
         **others,
     )
-    failed = FailedRecord(
+    failed = UnackedRecord(
         index=0,
         sequence=record.sequence,
         previous=None,

@@ -4,8 +4,8 @@ import pytest
 
 from kinesis_spout.dead_letters.json_lines import JsonLinesSink
 from kinesis_spout.kinesis import KinesisClientSettings
-from kinesis_spout.model.dead_letter import DeadLetter
 from kinesis_spout.model.errors import DeadLetterError, InvalidConfig
+from kinesis_spout.model.record import DeadLetter
 from kinesis_spout.spark.per_record.on_demand_sink import OnDemandSink
 from kinesis_spout.testing import ManualClock
 

@@ -21,13 +21,13 @@ from kinesis_spout.spark.tasks.recovery import recover
 from kinesis_spout.spark.tasks.task import run_slices
 from kinesis_spout.spark.tasks.work import WorkResult, WorkSlice
 from kinesis_spout.testing import InMemoryStream, ManualClock
-from shard_state import FailedRecord, Fate, Order, Position, Redelivery, SequenceNumber, SliceKind, SlicePlan
+from shard_state import Fate, Order, Position, Redelivery, SequenceNumber, SliceKind, SlicePlan, UnackedRecord
+from tests.support.waiting import DEADLINE_SECONDS
 from tests.unit.spark.driver.world import StreamClient, task_settings
 
 pytestmark = pytest.mark.no_second_run
 
 NEVER = 1e9
-PATIENCE_SECONDS = 120.0
 
 
 def seq(number: int) -> SequenceNumber:
@@ -97,7 +97,7 @@ def deliver(
     return delivery, delivery.deliver(given, until)
 
 
-def shown(failures: Sequence[FailedRecord]) -> list[tuple[int, int, bool, int]]:
+def shown(failures: Sequence[UnackedRecord]) -> list[tuple[int, int, bool, int]]:
     """Show failures as (number, the one before, held, attempt)."""
     return [
         (each.sequence.number, 0 if each.previous is None else each.previous.number, each.held, each.attempt)
@@ -278,7 +278,7 @@ class DyingTask:
             number = number_of(record)
             if number == failing:
                 raise ValueError("no")
-            if number in together and entered.wait(PATIENCE_SECONDS) == 0:
+            if number in together and entered.wait(DEADLINE_SECONDS) == 0:
                 os._exit(3)
             if number in together:
                 threading.Event().wait()
