@@ -21,7 +21,7 @@ from kinesis_spout.kinesis.read.page import decode_reply, page_of
 from kinesis_spout.kinesis.read.user_records import HashKeys, with_user_records
 from kinesis_spout.model.record import TraceContext
 from kinesis_spout.ports import Page
-from shard_state import Capacity, Checkpoint, LocalShardState, Order, Position, RedeliveryPolicy, Shard
+from shard_state import Capacity, Checkpoint, LocalShardState, Order, Position, RetryPolicy, Shard
 
 CARRIERS, INSIDE, SIZE_BYTES = 200, 100, 100
 PLAIN = 10_000
@@ -82,7 +82,7 @@ def _hand_out(page: Page) -> None:
         Shard(shard_id="shard-1"),
         Checkpoint(start=Position.trim_horizon(), epoch=1),
         random=lambda: 0.5,
-        retry=RedeliveryPolicy(limit=3),
+        retry=RetryPolicy(limit=3),
         order=Order.UNORDERED,
         capacity=Capacity(records=100_000),
     )

@@ -12,7 +12,7 @@ from shard_state.local_shard.shard_slices import SliceLimits
 from shard_state.owned_shards import OperatorPause, ShardStatus
 from shard_state.position import Position, PositionType, ShardPositions, StartPositions
 from shard_state.retries.ordered_retries import Order
-from shard_state.retries.retry_policy import RedeliveryPolicy, Retry
+from shard_state.retries.retry_policy import Retry, RetryPolicy
 from shard_state.run_bounds import RunBounds, ShardBound
 from shard_state.sequence_number import SHARD_END, SHARD_START, SequenceNumber
 from shard_state.slices.slices import (
@@ -56,8 +56,8 @@ __all__ = [
     "RecordEvent",
     "RecordState",
     "Redelivery",
-    "RedeliveryPolicy",
     "Retry",
+    "RetryPolicy",
     "RunBounds",
     "SequenceNumber",
     "Shard",

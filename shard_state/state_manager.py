@@ -42,7 +42,7 @@ from shard_state.local_shard.local_shard_state import Capacity, Emission, LocalS
 from shard_state.local_shard.shard_slices import ShardSlices, SliceLimits
 from shard_state.owned_shards import OperatorPause, OwnedShards, ShardStatus
 from shard_state.retries.ordered_retries import Order
-from shard_state.retries.retry_policy import RedeliveryPolicy, Retry
+from shard_state.retries.retry_policy import Retry, RetryPolicy
 from shard_state.run_bounds import RunBounds
 from shard_state.sequence_number import SequenceNumber
 from shard_state.slices.slices import Exhausted, Fate, Redelivery, SliceOutcome, SlicePlan
@@ -78,7 +78,7 @@ class StateManager:
         *,
         app_instance: str,
         random: Callable[[], float],
-        retry: RedeliveryPolicy | None = None,
+        retry: RetryPolicy | None = None,
         order: Order = Order.UNORDERED,
         capacity: Capacity | None = None,
         limits: SliceLimits | None = None,
@@ -89,7 +89,7 @@ class StateManager:
     ) -> None:
         self._app_instance = app_instance
         self._random = random
-        self._retry = retry or RedeliveryPolicy()
+        self._retry = retry or RetryPolicy()
         self.order = order
         self.guarantee = guarantee
         self.bounds = bounds

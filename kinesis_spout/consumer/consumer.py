@@ -28,7 +28,7 @@ from kinesis_spout.consumer.owning.companion import Companionship
 from kinesis_spout.consumer.owning.following import Following
 from kinesis_spout.consumer.owning.leading import Leading
 from kinesis_spout.consumer.ports import Companion, OwnershipListener, Ports
-from kinesis_spout.kinesis.retry_policy import Action, Reaction, RetryPolicy, Tries
+from kinesis_spout.kinesis.retry_policy import Action, CallRetryPolicy, Reaction, Tries
 from kinesis_spout.model.errors import AccessDenied, DataLoss, InvalidConfig, KinesisSpoutError
 from kinesis_spout.model.handler import RaisedAt
 from kinesis_spout.model.logs import of_stream
@@ -331,7 +331,7 @@ class Consumer(ConsumerState):
                 owned = self.manager.owned
             self.ports.coordinator.release(owned)
 
-        retry_policy = RetryPolicy(
+        retry_policy = CallRetryPolicy(
             deadline_seconds=LAST_COMMIT_SECONDS,
             first_backoff_seconds=FIRST_SECONDS,
             backoff_cap_seconds=CAP_SECONDS,

@@ -26,12 +26,12 @@ from shard_state import (
     Capacity,
     Guarantee,
     Order,
-    RedeliveryPolicy,
+    RetryPolicy,
     SliceLimits,
     StateManager,
 )
 
-DEFAULT_SPARED_SECONDS: Final = 600.0
+_SPARED_SECONDS: Final = 600.0
 
 _log = logging.getLogger(__name__)
 
@@ -145,28 +145,32 @@ class ReadErrors:
             self._troubles.pop(shard_id, None)
 
 
-def _max_spared_seconds(config: SpoutConfig) -> float:
+def retry_policy(config: SpoutConfig) -> RetryPolicy:
+    return RetryPolicy(
+        limit=config.retry_limit,
+        backoff_seconds=config.retry_backoff_seconds,
+        multiplier=config.retry_backoff_multiplier,
+        cap_seconds=config.retry_backoff_cap_seconds,
+        jitter=config.retry_jitter,
+    )
+
+
+def max_spared_seconds(config: SpoutConfig) -> float:
     if config.max_spared_seconds is not None:
         return config.max_spared_seconds
-    return DEFAULT_SPARED_SECONDS if config.run_end is None else 0.0
+    return _SPARED_SECONDS if config.run_end is None else 0.0
 
 
 def _state_manager(config: SpoutConfig, ports: Ports, message_timeout_seconds: float | None) -> StateManager:
     return StateManager(
         app_instance=ports.coordinator.member,
         random=random.random,
-        retry=RedeliveryPolicy(
-            limit=config.retry_limit,
-            backoff_seconds=config.retry_backoff_seconds,
-            multiplier=config.retry_backoff_multiplier,
-            cap_seconds=config.retry_backoff_cap_seconds,
-            jitter=config.retry_jitter,
-        ),
+        retry=retry_policy(config),
         order=Order(config.order),
         guarantee=Guarantee(config.guarantee),
         capacity=Capacity(records=config.max_pending, holes=config.max_holes),
         limits=SliceLimits(records=config.max_records_per_slice),
         message_timeout_seconds=message_timeout_seconds,
-        max_spared_seconds=_max_spared_seconds(config),
+        max_spared_seconds=max_spared_seconds(config),
         bounds=None if config.run_end is None else config.run_end.bounds(ports.clock.time()),
     )

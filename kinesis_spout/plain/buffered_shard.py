@@ -7,9 +7,8 @@ from functools import partial
 from typing import Any
 
 from kinesis_spout.kinesis import Prefetcher
-from kinesis_spout.kinesis.read.polling.steps import Steps
 from kinesis_spout.kinesis.read.read_settings import MAX_RECORDS
-from kinesis_spout.kinesis.read.shard_reader import Room, ShardReader, read_page
+from kinesis_spout.kinesis.read.shard_reader import Room, ShardReader
 from kinesis_spout.kinesis.retry_policy import Action, Reaction, reaction_to, read_again_at
 from kinesis_spout.model.clock import Clock
 from kinesis_spout.model.errors import KinesisSpoutError, SpoutClosed
@@ -158,8 +157,8 @@ class BufferedShard(ShardReader[Page]):
             return 0
         return min(MAX_RECORDS, max(1, room // self._records_in_one))
 
-    def _read(self, limit: int) -> Steps[Page]:
-        return read_page(self._getter, limit)
+    async def _read(self, limit: int) -> Page:
+        return await self._prefetcher.page(self._getter, limit)
 
     def _keep(self, page: Page, begun_at: float) -> float | None:
         if self._closed:

@@ -34,7 +34,7 @@ _NEEDED: Final = (
     "pybase64",
     "shard_state",
 )
-"""What every task imports. A Python that lacks one of them is not the one this package was installed into."""
+"""Packages that every task imports. A Python that lacks one is not the one this package was installed into."""
 
 _NAMES: Final = "|".join(_NEEDED)
 _SIGNS: Final = re.compile(

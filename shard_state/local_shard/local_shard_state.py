@@ -20,7 +20,7 @@ from shard_state.lineage import Shard, ShardPhase
 from shard_state.local_shard.guarantee import Claims, Guarantee, handed_out
 from shard_state.position import Position
 from shard_state.retries.ordered_retries import Order, OrderedRetries
-from shard_state.retries.retry_policy import RedeliveryPolicy, Retry
+from shard_state.retries.retry_policy import Retry, RetryPolicy
 from shard_state.run_bounds import ShardBound
 from shard_state.sequence_number import SHARD_END, SequenceNumber
 from shard_state.slices.slices import Exhausted, Fate, Redelivery
@@ -80,7 +80,7 @@ class LocalShardState:
         shard: Shard,
         checkpoint: Checkpoint,
         *,
-        retry: RedeliveryPolicy,
+        retry: RetryPolicy,
         random: Callable[[], float],
         order: Order,
         capacity: Capacity,

@@ -27,7 +27,7 @@ class Retry:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RedeliveryPolicy:
+class RetryPolicy:
     """The rule for retries.
 
     Every Storm spout gave 0 and "no limit" another meaning. Here ``limit`` counts deliveries after the first:

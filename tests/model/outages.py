@@ -17,7 +17,7 @@ from shard_state import (
     Exhausted,
     Order,
     Position,
-    RedeliveryPolicy,
+    RetryPolicy,
     SequenceNumber,
     Shard,
     StateManager,
@@ -28,7 +28,7 @@ from tests.support.core.reading import may_read
 COMMIT_SECONDS = 1.0
 Taken = tuple[str, SequenceNumber, str, int]
 """Shard, record, key and attempt."""
-POLICY = RedeliveryPolicy()
+POLICY = RetryPolicy()
 RETRIES_SECONDS = POLICY.all_seconds
 FLOWS_AGAIN_SECONDS = 15.0
 
@@ -60,7 +60,7 @@ class History:
     """Of each member."""
     keys: int = 1_000_000
     order: Order = Order.UNORDERED
-    retry: RedeliveryPolicy = POLICY
+    retry: RetryPolicy = POLICY
     max_spared_seconds: float = 600.0
 
 

@@ -21,7 +21,7 @@ from shard_state import (
     OperatorPause,
     Order,
     Position,
-    RedeliveryPolicy,
+    RetryPolicy,
     RunBounds,
     SequenceNumber,
     ShardPhase,
@@ -74,7 +74,7 @@ class ShellModel(RuleBasedStateMachine):
     ) -> None:
         self.order = order
         self.max_spared_seconds = max_spared_seconds
-        self.policy = RedeliveryPolicy(limit=limit, backoff_seconds=4.0, cap_seconds=8.0)
+        self.policy = RetryPolicy(limit=limit, backoff_seconds=4.0, cap_seconds=8.0)
         for _ in range(shards):
             self.stream.open_shard()
         for _ in range(splits):

@@ -14,7 +14,7 @@ from shard_state import (
     LocalShardState,
     Order,
     Position,
-    RedeliveryPolicy,
+    RetryPolicy,
     SequenceNumber,
     Shard,
     SliceKind,
@@ -105,7 +105,7 @@ class PoisonedShardMachine(RuleBasedStateMachine):
             Shard(shard_id=SHARD),
             checkpoint,
             random=lambda: 0.5,
-            retry=RedeliveryPolicy(limit=limit, backoff_seconds=4.0, cap_seconds=8.0),
+            retry=RetryPolicy(limit=limit, backoff_seconds=4.0, cap_seconds=8.0),
             order=order,
             capacity=Capacity(records=20, holes=20),
         )

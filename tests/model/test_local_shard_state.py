@@ -22,8 +22,8 @@ from shard_state import (
     Position,
     RecordState,
     Redelivery,
-    RedeliveryPolicy,
     Retry,
+    RetryPolicy,
     SequenceNumber,
     Shard,
     ShardPhase,
@@ -78,7 +78,7 @@ class LocalShardMachine(RuleBasedStateMachine):
     @initialize(order=st.sampled_from(Order), limit=st.sampled_from((0, 1, 2, None)))
     def begin(self, order: Order, limit: int | None) -> None:
         self.order = order
-        self.policy = RedeliveryPolicy(limit=limit, backoff_seconds=4.0, cap_seconds=8.0)
+        self.policy = RetryPolicy(limit=limit, backoff_seconds=4.0, cap_seconds=8.0)
         self.stored = Checkpoint(start=Position.trim_horizon()).encode()
         self.start(epoch=1)
 

@@ -25,7 +25,6 @@ from kinesis_spout.cli.runs.snapshot import Snapshot
 from kinesis_spout.consumer.counters import Counters
 from kinesis_spout.settings import SpoutConfig
 from kinesis_spout.spark.driver.batch_progress import batch_progress
-from kinesis_spout.spark.driver.running_batches import Batch
 from kinesis_spout.storm import Topology, builder, topology_conf
 from kinesis_spout.storm.running.counts import ComponentCounts
 from kinesis_spout.storm.spark import topology_query
@@ -280,7 +279,8 @@ def test_every_field_of_a_progress_is_described() -> None:
     )
     progress = batch_progress(
         name="billing",
-        batch=Batch(number=0, tag="", works=[], plans=[], started=0.0),
+        number=0,
+        started=0.0,
         results=[],
         shards=cast("DriverShards", SimpleNamespace(consumer=consumer, by_id={})),
         before=Counters(),

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 from kinesis_spout.consumer.open_streams import OpenStreams
 from kinesis_spout.kinesis import KinesisShardLister, Prefetcher
-from kinesis_spout.kinesis.read.polling.steps import Blocking
+from kinesis_spout.kinesis.read.prefetcher import Blocking
 from kinesis_spout.model.clock import Clock
 from kinesis_spout.model.errors import StreamNotFound, StreamRecreated
 from kinesis_spout.ports import is_same_creation

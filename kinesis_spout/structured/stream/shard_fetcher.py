@@ -11,7 +11,6 @@ from typing import Final
 import pyarrow.compute as pc
 
 from kinesis_spout.kinesis import ArrowPage, FanOutShardGetter, PollingShardGetter, Prefetcher, ReadSettings
-from kinesis_spout.kinesis.read.polling.steps import Steps
 from kinesis_spout.kinesis.read.shard_reader import Room, ShardReader
 from kinesis_spout.kinesis.retry_policy import (
     OUTAGE_SECONDS,
@@ -128,8 +127,8 @@ class ShardFetcher(ShardReader[ArrowPage]):
             return 0
         return self._settings.max_records_per_fetch
 
-    def _read(self, limit: int) -> Steps[ArrowPage]:
-        return self._getter.reading_arrow(limit)
+    async def _read(self, limit: int) -> ArrowPage:
+        return await self._getter.reading_arrow(limit)
 
     def _keep(self, page: ArrowPage, begun_at: float) -> float | None:
         rows = page.batch.num_rows

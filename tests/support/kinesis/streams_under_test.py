@@ -126,6 +126,9 @@ class LeapingClock(SystemClock):
     def sleep(self, seconds: float) -> None:
         self._leapt_seconds += max(0.0, seconds)
 
+    async def pause(self, seconds: float) -> None:
+        self.sleep(seconds)
+
 
 class PushedFakeStream(FakeStream):
     """The stream in memory, read by the fan-out getter over HTTP from a service that pushes it."""
@@ -291,6 +294,9 @@ class QuickClock(SystemClock):
     def sleep(self, seconds: float) -> None:
         self._waited_seconds += max(0.0, seconds)
 
+    async def pause(self, seconds: float) -> None:
+        self.sleep(seconds)
+
 
 class UnkindStream(EndpointStream):
     """A stream of the unkind endpoint, which is kind to it but at this rate.
@@ -427,7 +433,6 @@ def opened() -> Iterator[ExitStack]:
         "pushed_fake",
         "unkind",
         "unkind, kind",
-        "moto_in_process",
         "moto_server",
         "kinesis_local",
     ],

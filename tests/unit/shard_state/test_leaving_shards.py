@@ -6,7 +6,7 @@ from shard_state import (
     Checkpoint,
     Fate,
     Position,
-    RedeliveryPolicy,
+    RetryPolicy,
     SequenceNumber,
     Shard,
     SliceOutcome,
@@ -25,7 +25,7 @@ def manager() -> StateManager:
     manager = StateManager(
         app_instance="application",
         random=lambda: 0.0,
-        retry=RedeliveryPolicy(limit=3, backoff_seconds=1.0, jitter=0.0),
+        retry=RetryPolicy(limit=3, backoff_seconds=1.0, jitter=0.0),
     )
     manager.listed([Shard(shard_id="a"), Shard(shard_id="b")], {})
     for name in ("a", "b"):

@@ -7,7 +7,7 @@ import pytest
 from shard_state import (
     Checkpoint,
     Position,
-    RedeliveryPolicy,
+    RetryPolicy,
     SequenceNumber,
     Shard,
     SliceKind,
@@ -25,7 +25,7 @@ def owner(*names: str, limit: int | None = None) -> StateManager:
     manager = StateManager(
         app_instance="me",
         random=lambda: 0.0,
-        retry=RedeliveryPolicy(limit=limit, backoff_seconds=1.0, multiplier=1.0, jitter=0.0),
+        retry=RetryPolicy(limit=limit, backoff_seconds=1.0, multiplier=1.0, jitter=0.0),
         limits=SliceLimits(records=100),
         max_spared_seconds=0.0,
     )

@@ -15,8 +15,8 @@ from shard_state import (
     Order,
     Position,
     Redelivery,
-    RedeliveryPolicy,
     Retry,
+    RetryPolicy,
     SequenceNumber,
     Shard,
     ShardPhase,
@@ -65,7 +65,7 @@ def consumer(
     timeout: float | None = None,
     random: Callable[[], float] = lambda: 0.0,
 ) -> StateManager:
-    retry = RedeliveryPolicy(limit=limit, backoff_seconds=10.0, cap_seconds=40.0, jitter=0.5)
+    retry = RetryPolicy(limit=limit, backoff_seconds=10.0, cap_seconds=40.0, jitter=0.5)
     return StateManager(
         app_instance="application", random=random, retry=retry, order=order, message_timeout_seconds=timeout
     )

@@ -10,7 +10,7 @@ from shard_state import (
     LocalShardState,
     Order,
     Position,
-    RedeliveryPolicy,
+    RetryPolicy,
     SequenceNumber,
     Shard,
     SliceOutcome,
@@ -31,7 +31,7 @@ def state() -> LocalShardState:
         Shard(shard_id="shard-0"),
         Checkpoint(start=Position.trim_horizon()),
         random=lambda: 0.5,
-        retry=RedeliveryPolicy(limit=3, backoff_seconds=10.0, jitter=0.0),
+        retry=RetryPolicy(limit=3, backoff_seconds=10.0, jitter=0.0),
         order=Order.KEY,
         capacity=Capacity(),
     )

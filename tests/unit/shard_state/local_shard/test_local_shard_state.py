@@ -14,8 +14,8 @@ from shard_state import (
     Order,
     Position,
     RecordState,
-    RedeliveryPolicy,
     Retry,
+    RetryPolicy,
     SequenceNumber,
     Shard,
     ShardPhase,
@@ -45,7 +45,7 @@ def owned(
         Shard(shard_id="shard-0"),
         checkpoint,
         random=lambda: 0.0,
-        retry=RedeliveryPolicy(limit=limit, backoff_seconds=10.0, cap_seconds=40.0, jitter=0.0),
+        retry=RetryPolicy(limit=limit, backoff_seconds=10.0, cap_seconds=40.0, jitter=0.0),
         order=order,
         capacity=capacity or Capacity(),
     )

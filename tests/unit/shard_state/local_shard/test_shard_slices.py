@@ -12,7 +12,7 @@ from shard_state import (
     Order,
     Position,
     RecordState,
-    RedeliveryPolicy,
+    RetryPolicy,
     SequenceNumber,
     Shard,
     ShardPhase,
@@ -46,7 +46,7 @@ def owned(
         Shard(shard_id="shard-0"),
         checkpoint,
         random=lambda: 0.0,
-        retry=RedeliveryPolicy(limit=limit, backoff_seconds=10.0, cap_seconds=40.0, jitter=0.0),
+        retry=RetryPolicy(limit=limit, backoff_seconds=10.0, cap_seconds=40.0, jitter=0.0),
         order=order,
         capacity=capacity or Capacity(),
     )

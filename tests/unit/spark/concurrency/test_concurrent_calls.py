@@ -13,7 +13,7 @@ import pytest
 from kinesis_spout.model.handler import Reject, RetryLater
 from kinesis_spout.model.record import Record
 from kinesis_spout.spark.concurrency.concurrent_calls import ConcurrentCalls
-from kinesis_spout.spark.concurrency.record_run import RecordRun, RunRules
+from kinesis_spout.spark.concurrency.record_schedule import RecordSchedule, RunRules
 from kinesis_spout.spark.tasks.handlers import record_handler
 from kinesis_spout.spark.tasks.journal import SliceNotes
 from tests.support import threads
@@ -41,15 +41,15 @@ def calls_of(
 
 def carry_out(
     calls: ConcurrentCalls, count: int, look_up: Callable[[], bool] = lambda: False, **rules: Any
-) -> RecordRun:
+) -> RecordSchedule:
     rules = {"concurrency": calls.concurrency} | rules
-    run = RecordRun(count, RunRules(**rules), SliceNotes(None, 0), bytearray(count))
+    run = RecordSchedule(count, RunRules(**rules), SliceNotes(None, 0), bytearray(count))
     calls(run, records(count), look_up)
     assert run.is_over
     return run
 
 
-def errors(run: RecordRun) -> dict[int, str]:
+def errors(run: RecordSchedule) -> dict[int, str]:
     return {at: failure.error_text for at, failure in sorted(run.failures.items())}
 
 
@@ -270,7 +270,7 @@ def abandoned(calls: ConcurrentCalls) -> int:
 def test_no_more_threads_are_abandoned_than_may_be_under_way() -> None:
     released = threading.Event()
     calls = calls_of(lambda _: released.wait(DEADLINE_SECONDS), 2, 0.02)
-    run = RecordRun(5, RunRules(concurrency=2), SliceNotes(None, 0), bytearray(5))
+    run = RecordSchedule(5, RunRules(concurrency=2), SliceNotes(None, 0), bytearray(5))
     task = threading.Thread(target=lambda: calls(run, records(5), lambda: False))
     task.start()
     wait_until(lambda: len(run.failures) == 2 and len(run.under_way) == 2, "two are abandoned")

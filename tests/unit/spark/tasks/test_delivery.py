@@ -19,7 +19,7 @@ from shard_state import (
     Order,
     Position,
     Redelivery,
-    RedeliveryPolicy,
+    RetryPolicy,
     SequenceNumber,
     Shard,
     SliceKind,
@@ -228,7 +228,7 @@ def test_the_tracker_agrees_with_a_plain_account_of_what_was_acked(data: st.Data
         Shard(shard_id="shard"),
         Checkpoint(start=Position.trim_horizon(), holes=holes, anchor=seq(numbers[0]), epoch=1),
         random=lambda: 0.0,
-        retry=RedeliveryPolicy(limit=None, backoff_seconds=1.0, jitter=0.0),
+        retry=RetryPolicy(limit=None, backoff_seconds=1.0, jitter=0.0),
         order=order,
         capacity=Capacity(records=1_000, holes=1_000),
     )
