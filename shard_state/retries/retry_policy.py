@@ -55,21 +55,18 @@ class RetryPolicy:
             if not fits:
                 raise ValueError(f"expected {name} to be {range_}, got {getattr(self, name)!r}")
 
-    def decide(self, *, attempts: int, random: float) -> Retry | None:
-        """Decide upon something that has just failed, by how often it was tried alone. None: give it up.
+    def after(self, history: History, *, random: float, delay_seconds: float | None = None) -> Retry:
+        """Say when a record with such a history is tried again.
 
         Args:
-            attempts: how often, this time included: 1 or more.
+            history: of the record.
             random: from [0, 1).
+            delay_seconds: a wish for the delay, which replaces the computed one.
         """
-        if self.limit is not None and attempts > self.limit:
-            return None
-        return Retry(delay_seconds=self._delay(attempts, random, None))
-
-    def after(self, history: History, *, random: float, delay_seconds: float | None = None) -> Retry:
-        """Say when a record with such a history is tried again."""
-        delay = self._delay(max(1, history.failures), random, delay_seconds)
-        if delay_seconds is None and history.spared:
+        if delay_seconds is not None:
+            return Retry(delay_seconds=max(0.0, delay_seconds), history=history)
+        delay = self._backoff(max(1, history.failures)) * (1 - self.jitter * random)
+        if history.spared:
             delay = min(delay, OUTAGE_CAP_SECONDS)
         return Retry(delay_seconds=delay, history=history)
 
@@ -78,11 +75,6 @@ class RetryPolicy:
         """How long all retries take together, at most; of those without a limit, the first three."""
         limit = 3 if self.limit is None else self.limit
         return sum(self._backoff(attempts) for attempts in range(1, min(limit, _MOST_SUMMED) + 1))
-
-    def _delay(self, attempts: int, random: float, delay_seconds: float | None) -> float:
-        if delay_seconds is not None:
-            return max(0.0, delay_seconds)
-        return self._backoff(attempts) * (1 - self.jitter * random)
 
     def _backoff(self, attempts: int) -> float:
         if self.backoff_seconds == 0:
