@@ -111,7 +111,7 @@ class StateManager:
         """The same mapping: it is looked up for every record."""
         self._known = KnownShards(self._owned)
         self.turns = self._shards.turns
-        """Which of the owned shards is next (invariant 15). ``fail`` wakes a shard; so does the shell."""
+        """The turns of the owned shards (invariant 15). ``fail`` wakes a shard; so does the shell."""
         self.decisions = 0
         """Grows when the shell has to decide anew what it may hand out: a shard came or went, its records are held
         back, or one of them failed. A plain attribute: it is looked at for each record."""
@@ -382,7 +382,7 @@ class StateManager:
 
     @property
     def is_done(self) -> bool:
-        """Whether this run has nothing left to do with the owned shards, and all it has done is stored."""
+        """True if this run has nothing left to do with the owned shards, and all it has done is stored."""
         return all(slices.is_done for slices in self._owned.values())
 
     # Slice by slice
@@ -440,7 +440,7 @@ class StateManager:
     def settle(
         self, plan: SlicePlan, outcome: SliceOutcome, now: float, *, delivered: int | None = None
     ) -> list[Exhausted]:
-        """Take in what came of a slice, of which so many records reached the handler (None: all not held).
+        """Take in the outcome of a slice, of which so many records reached the handler (None: all not held).
 
         Its open records are in flight from now on: each is acked or failed by itself, or times out. A slice
         of an ownership that ended, or one that settled or died before, changes nothing.
@@ -537,17 +537,17 @@ class StateManager:
 
     @property
     def unresolved(self) -> int:
-        """How many handed-out records are not finished, over all shards."""
+        """The number of handed-out records that are not finished, over all shards."""
         return sum(slices.state.tracker.unresolved for slices in self._owned.values())
 
     def unresolved_of(self, shard_id: str) -> int:
-        """How many handed-out records of a shard are not finished; 0 if it is not owned."""
+        """Count the handed-out records of a shard that are not finished; 0 if it is not owned."""
         slices = self._owned.get(shard_id)
         return 0 if slices is None else slices.state.tracker.unresolved
 
     @property
     def idle(self) -> bool:
-        """Whether no slice is out."""
+        """True if no slice is out."""
         return all(slices.is_idle for slices in self._owned.values())
 
     def status(self) -> list[ShardStatus]:
@@ -576,7 +576,7 @@ class StateManager:
         self.blame.note(now, counts, failed_late=not any(counts))
 
     def _note_slice(self, plan: SlicePlan, outcome: SliceOutcome, delivered: int | None, now: float) -> None:
-        """Have the blame know what came of all records of a slice, before any is decided upon."""
+        """Tell the blame the outcomes of all records of a slice, before any is decided upon."""
         held = sum(not failure.was_delivered for failure in outcome.failures)
         handled = (outcome.count if plan.is_fresh else len(plan.retries)) - held
         reached = handled if delivered is None else min(handled, delivered)

@@ -28,15 +28,15 @@ from shard_state.tracker.inflight_record_tracker import InflightRecordTracker
 from shard_state.tracker.record_life import RecordEvent, RecordState
 
 CONGESTED_SHARE: Final = 0.75
-"""Of a cap: above it new reads pause, retries go on (invariant 12)."""
+"""The part of a cap above which new reads pause; retries go on (invariant 12)."""
 
 MOST_PUT_OFF: Final = 1_000
-"""So often a handler may put a record off before that counts as an attempt: nothing goes round for ever."""
+"""The number of times that a handler may put a record off before that counts as an attempt."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Capacity:
-    """How much may be tracked per shard."""
+    """The limits of what is tracked per shard."""
 
     records: int = 20_000
     """Handed out and not finished."""
@@ -53,7 +53,7 @@ class Capacity:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Emission:
-    """What to do with a record that was just read."""
+    """The decision about a record that was just read."""
 
     deliver: bool
     """Hand it to the user now. Otherwise it was finished before the restart, or is held behind its key."""
@@ -64,7 +64,7 @@ class Emission:
 
 
 SINCE_SECONDS: Final = 3600.0
-"""How much later ``since`` must be than what is stored for it alone to be stored: retention is a day at least."""
+"""``since`` is stored by itself if it is later by so much than what is stored: retention is a day at least."""
 
 _FINAL: Final = (Fate.REJECTED, Fate.ENDED_PROCESS, Fate.EXPIRED)
 _FIRST_DELIVERY: Final = Emission(deliver=True)
@@ -111,7 +111,7 @@ class LocalShardState:
         self._page_end = checkpoint.base
         """The last record of the last page, or the base."""
         self._reached: tuple[SequenceNumber, float] | None = None
-        """Where a page ended, and the time before which nothing that follows it arrived."""
+        """The end of a page, and the time before which nothing that follows it arrived."""
         self.data_losses = checkpoint.data_losses
         self.revision = 0
         """Grows with every change of what would be stored. Give it back to ``mark_committed`` with a copy."""
@@ -130,7 +130,7 @@ class LocalShardState:
 
     @property
     def position(self) -> Position:
-        """Where the next fresh record comes from."""
+        """The position of the next fresh record."""
         return self._stored.start.advanced_to(self.tracker.last_emitted).known_since(self.since)
 
     @property
@@ -166,7 +166,7 @@ class LocalShardState:
 
     @property
     def max_failures(self) -> int:
-        """How many records of the next slice may fail: each leaves one more unresolved, and one hole before it.
+        """The most failures of the next slice: each leaves one more record unresolved, and a hole before it.
 
         At least 1, for a slice that could not have a single failure could not be read.
         """

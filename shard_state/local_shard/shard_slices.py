@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SliceLimits:
-    """How large slices may be."""
+    """The size limits of slices."""
 
     records: int = 100_000
     """In a slice that an executor reads."""
@@ -36,12 +36,12 @@ class SliceLimits:
 
 
 class ShardSlices:
-    """What is out of one owned shard, and what may go out next. Mutable; not thread-safe."""
+    """The slices of one owned shard that are out, or may go out next. Mutable; not thread-safe."""
 
     def __init__(self, state: LocalShardState, limits: SliceLimits) -> None:
         self.state = state
         self.backlog = True
-        """Whether executors read the shard. At first nobody knows; an executor finds out at no cost."""
+        """True if executors read the shard. At first nobody knows; an executor finds out at no cost."""
         self._limits = limits
         self._fresh_out: SlicePlan | None = None
         self._retries_out: SlicePlan | None = None
@@ -73,7 +73,7 @@ class ShardSlices:
 
     @property
     def is_for_executors(self) -> bool:
-        """Whether executors read the shard, as it has a backlog. What is under suspicion the driver carries."""
+        """True if executors read the shard, as it has a backlog. What is under suspicion the driver carries."""
         return self.backlog and not self.is_suspect
 
     @property
@@ -203,7 +203,7 @@ class ShardSlices:
         return plan == (self._fresh_out if plan.is_fresh else self._retries_out)
 
     def settle(self, plan: SlicePlan, outcome: SliceOutcome, now: float) -> list[Exhausted]:
-        """Take in what came of a slice, unless it is not out. Returns what must be dead-lettered."""
+        """Take in the outcome of a slice, unless it is not out. Returns what must be dead-lettered."""
         if not self._returned(plan):
             return []
         isolation = self._isolation[plan.is_fresh]

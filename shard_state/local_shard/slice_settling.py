@@ -1,4 +1,4 @@
-"""What the end of a slice means for the records of its shard: those that were acked, failed, held, or are open."""
+"""Applies the outcome of a slice to its shard: to the records that were acked, failed or held, or are open."""
 
 from collections.abc import Mapping, Sequence
 from math import inf
@@ -11,7 +11,7 @@ from shard_state.tracker.span import Carved
 
 
 def settle_fresh(state: LocalShardState, outcome: SliceOutcome, now: float) -> list[Exhausted]:
-    """Track what came of a fresh slice, and decide upon its failures. What is open stays in flight.
+    """Track the outcome of a fresh slice, and decide upon its failures. What is open stays in flight.
 
     Raises:
         OutOfOrder: it does not come after every record read before, or comes after the shard's end, or its

@@ -1,4 +1,4 @@
-"""Whether and when a failed record is delivered again.
+"""The delays of retries.
 
 The delay before the n-th retry is ``min(cap, backoff * multiplier ** (n - 1))``, shortened by a random share
 of up to ``jitter``, so that records that failed together do not come back together. The random number is
@@ -23,7 +23,7 @@ class Retry:
 
     delay_seconds: float
     history: History | None = field(default=None, compare=False)
-    """What is known of the record from now on."""
+    """The history of the record from now on."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,7 +72,7 @@ class RetryPolicy:
 
     @property
     def all_seconds(self) -> float:
-        """How long all retries take together, at most; of those without a limit, the first three."""
+        """The most time that all retries take together; without a limit, the first three."""
         limit = 3 if self.limit is None else self.limit
         return sum(self._backoff(attempts) for attempts in range(1, min(limit, _MOST_SUMMED) + 1))
 
