@@ -318,12 +318,8 @@ class StateManager:
             losses: how often records can have been trimmed unread before it.
         """
         slices = self._owned.get(shard_id)
-        if slices is None:
-            return
-        if losses:
-            slices.state.lost_data(losses)
-        if since is not None:
-            slices.state.reached(end, since)
+        if slices is not None:
+            slices.state.reached(end, since, losses)
 
     def store_since(self, after_seconds: float) -> None:
         """Have ``LocalShardState.since`` stored where it is later by so much than what is stored."""

@@ -140,8 +140,13 @@ class LocalShardState:
             self._since, self._reached = self._reached[1], None
         return self._since
 
-    def reached(self, end: SequenceNumber | None, since: float) -> None:
-        """Note that nothing behind a page, which ends at ``end`` or is empty (None), arrived before ``since``."""
+    def reached(self, end: SequenceNumber | None, since: float | None, losses: int) -> None:
+        """Note what a page says of what follows it; the arguments are those of ``StateManager.reached``."""
+        if losses:
+            self.data_losses += losses
+            self.revision += 1
+        if since is None:
+            return
         if end is not None:
             self._page_end = end
         self.store_since(SINCE_SECONDS)
@@ -154,11 +159,6 @@ class LocalShardState:
         since, stored = self.since, self._stored.since
         if since is not None and (stored is None or since >= stored + after_seconds) and not self.is_dirty:
             self.revision += 1
-
-    def lost_data(self, times: int) -> None:
-        """Note that records can have been trimmed before they were read."""
-        self.data_losses += times
-        self.revision += 1
 
     @property
     def room(self) -> int:
