@@ -33,7 +33,7 @@ from shard_state import Exhausted, Fate, Guarantee, LocalShardState, RecordState
 _RETAINED_SHARE: Final = 0.75
 _MIN_READ_AHEAD_BYTES: Final = 64 * 1024
 
-RECORDS_PER_RUN: Final = 32
+RECORDS_PER_RUN: Final = 100
 """Handed out of one shard before the next one that has some is served."""
 _LONGEST_SECONDS: Final = 0.01
 """After that retries may be due, and it is the turn of others."""
