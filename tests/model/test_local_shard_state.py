@@ -15,7 +15,9 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from shard_state import (
     Capacity,
     Checkpoint,
+    Counts,
     Exhausted,
+    History,
     LocalShardState,
     OpenRecord,
     Order,
@@ -325,9 +327,8 @@ class LocalShardMachine(RuleBasedStateMachine):
         return self.order is Order.SHARD and (bool(failures) or failed_before)
 
     def expected_retry(self, sequence: SequenceNumber) -> Retry:
-        decision = self.policy.decide(attempts=self.read[sequence].attempts, random=0.5)
-        assert isinstance(decision, Retry)
-        return decision
+        failed = History(0.0, 0.0, Counts(), failures=self.read[sequence].attempts)
+        return self.policy.after(failed, random=0.5)
 
     @rule(limit=st.integers(1, 5), data=st.data())
     def run_slice_of_retries(self, limit: int, data: st.DataObject) -> None:
