@@ -16,8 +16,7 @@ from typing import Any, Final, TypeVar
 from kinesis_spout.model.extras import missing_extra
 from kinesis_spout.model.handler import Failure, NotNow
 from kinesis_spout.model.logs import package_version
-from kinesis_spout.model.record import Record, TracedRecord
-from kinesis_spout.model.trace_context import TRACEPARENT, TRACESTATE, TraceContext
+from kinesis_spout.model.record import TRACEPARENT, TRACESTATE, Record, TraceContext, TracedRecord
 from kinesis_spout.model.unfinished_work import is_coroutine_function
 from kinesis_spout.settings.grammar.stream_names import name_of
 

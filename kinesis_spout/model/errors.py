@@ -35,7 +35,7 @@
     ├── SpoutClosed              a call on a spout that was closed
     ├── HandlerBroken            (spark.tasks.jobs) the handler cannot be loaded on the executors
     ├── SparkGone                (spark.tasks.jobs) the SparkContext was stopped, or its JVM has ended
-    ├── TooManyFailures          (spark.per_record) more records failed than are kept for another delivery
+    ├── TooManyFailures          (spark.record_outcomes) more records failed than are kept for another delivery
     ├── ComponentFailed          (storm.hosting) a component in another language died, hung or erred
     ├── NotOfTheProtocol         (multilang.messages) a frame that is no message of the multilang protocol
     ├── UnsendableValue          (multilang.sendable) a value that a component's messages cannot carry
@@ -61,7 +61,7 @@ class InvalidConfig(KinesisSpoutError, ValueError):  # noqa: N818 - the names sa
 
 
 class MissingExtra(KinesisSpoutError, ImportError):  # noqa: N818
-    """What was asked for needs a package that is not installed, or a newer one. Names the extra to install."""
+    """A package that the request needs is not installed, or too old. Names the extra to install."""
 
     exit_code = 2
 
@@ -143,7 +143,7 @@ class StreamRecreated(StoreError):  # noqa: N818
 
 
 class CommitTooLarge(StoreError):  # noqa: N818
-    """What must be stored together is more than ZooKeeper takes in one request. Nothing is stored."""
+    """The data to store together is more than ZooKeeper takes in one request. Nothing is stored."""
 
 
 class ConsumerAlive(StoreError):  # noqa: N818

@@ -21,8 +21,8 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, runtime_checkable
 import msgspec
 
 from kinesis_spout.model.clock import moment
-from kinesis_spout.model.dead_letter import DeadLetter
 from kinesis_spout.model.errors import InvalidConfig, MissingExtra, StoreError, StoreUnavailable
+from kinesis_spout.model.record import DeadLetter
 from kinesis_spout.operations.audit import Audit, Operator
 from kinesis_spout.operations.errors import NotFound, RedriveRuns
 from kinesis_spout.operations.stored_progress import StoredProgress
@@ -351,7 +351,7 @@ def _alone(world: World, config: SpoutConfig, by: Operator, *, force: bool) -> I
 
 def _put(client: "KinesisClient", letters: Sequence[DeadLetter]) -> None:
     from kinesis_spout.dead_letters.kinesis_stream import as_dead_letter_errors  # noqa: PLC0415 - imports boto3
-    from kinesis_spout.kinesis.retry_policy import RetryPolicy  # noqa: PLC0415
+    from kinesis_spout.kinesis.retry_policy import CallRetryPolicy  # noqa: PLC0415
     from kinesis_spout.kinesis.write.record_putter import put_all  # noqa: PLC0415
 
     by_stream: dict[str, list[Entry]] = {}
@@ -359,7 +359,7 @@ def _put(client: "KinesisClient", letters: Sequence[DeadLetter]) -> None:
         by_stream.setdefault(letter.stream, []).append(_entry(letter))
     with as_dead_letter_errors():
         for stream, entries in by_stream.items():
-            put_all(client, stream, entries, RetryPolicy())
+            put_all(client, stream, entries, CallRetryPolicy())
 
 
 def _entry(letter: DeadLetter) -> "Entry":

@@ -14,7 +14,7 @@ from kinesis_spout.dead_letters.kinesis_stream import KinesisStreamSink
 from kinesis_spout.dead_letters.remote_files import RemoteFilesSink
 from kinesis_spout.dead_letters.s3 import S3Sink
 from kinesis_spout.kinesis.client_settings import KinesisClientSettings
-from kinesis_spout.kinesis.retry_policy import RetryPolicy
+from kinesis_spout.kinesis.retry_policy import CallRetryPolicy
 from kinesis_spout.operations.dead_letters import MarkingSink
 from kinesis_spout.ports import DeadLetterSink
 from kinesis_spout.testing import InMemoryDeadLetterSink, ManualClock
@@ -45,7 +45,7 @@ def kinesis() -> Iterator[Open]:
     with mock_aws():
         client = KinesisClientSettings(region="eu-west-1").create()
         client.create_stream(StreamName="dead", ShardCount=1)
-        yield lambda: KinesisStreamSink(client, "dead", retry_policy=RetryPolicy(clock=ManualClock()))
+        yield lambda: KinesisStreamSink(client, "dead", retry_policy=CallRetryPolicy(clock=ManualClock()))
         client.close()
 
 

@@ -104,8 +104,8 @@ PRODUCES: Final = under(
         doc="How long `close` goes on sending, unless it is given another time."),
     setting("tracing", FLAG, False, topic=Topic.MONITORING,
         doc="Spans of OpenTelemetry for the calls; with `aggregation` each record also carries the trace context "
-            "that was current at its put, beside its data. Needs `kinesis-spout[otel]`."),
+            "that was current at its put, with its data. Needs `kinesis-spout[otel]`."),
 )  # fmt: skip
-"""How `KinesisProducer` fills its calls, what it holds, and what it does when that is full."""
+"""The calls of `KinesisProducer`, what it holds, and what it does when that is full."""
 
 PRODUCER_SETTINGS: Final = {option.setting: option for option in PRODUCES}

@@ -14,7 +14,7 @@ from moto import mock_aws
 from kinesis_spout.dead_letters.kinesis_stream import KinesisStreamSink
 from kinesis_spout.kinesis.calls import RAW_BODY
 from kinesis_spout.kinesis.client_settings import KinesisClientSettings
-from kinesis_spout.kinesis.retry_policy import RetryPolicy
+from kinesis_spout.kinesis.retry_policy import CallRetryPolicy
 from kinesis_spout.model.errors import DeadLetterError
 from kinesis_spout.testing import ManualClock
 from tests.support.consumer.letters import letter
@@ -78,7 +78,7 @@ def client() -> "Iterator[KinesisClient]":
 
 
 def sink(client: Any, **options: Any) -> KinesisStreamSink:
-    return KinesisStreamSink(client, "dead", retry_policy=RetryPolicy(clock=ManualClock(), **options))
+    return KinesisStreamSink(client, "dead", retry_policy=CallRetryPolicy(clock=ManualClock(), **options))
 
 
 def numbers(found: KinesisStreamSink) -> list[int]:
@@ -157,7 +157,7 @@ def test_a_resharded_stream_is_read_parents_first(client: "KinesisClient") -> No
 
 def test_a_stream_may_be_named_by_its_arn(client: "KinesisClient") -> None:
     arn = client.describe_stream_summary(StreamName="dead")["StreamDescriptionSummary"]["StreamARN"]
-    named = KinesisStreamSink(client, arn, retry_policy=RetryPolicy(clock=ManualClock()))
+    named = KinesisStreamSink(client, arn, retry_policy=CallRetryPolicy(clock=ManualClock()))
     named.write([letter(1)])
     assert list(named.read()) == [letter(1)]
 
@@ -173,7 +173,7 @@ def test_a_record_that_is_no_letter_is_an_error_that_names_its_place(
 
 
 def test_a_stream_that_is_not_there_is_noticed_before_the_first_letter(client: "KinesisClient") -> None:
-    sink = KinesisStreamSink(client, "no-such-stream", retry_policy=RetryPolicy(clock=ManualClock()))
+    sink = KinesisStreamSink(client, "no-such-stream", retry_policy=CallRetryPolicy(clock=ManualClock()))
     with pytest.raises(DeadLetterError, match="no-such-stream"):
         sink.check_writable()
 
@@ -183,7 +183,7 @@ def test_who_may_put_records_but_not_describe_the_stream_is_only_warned(
 ) -> None:
     refusing = Flaky(client, "describe_stream_summary", raising(api_error("AccessDeniedException")))
     sink = KinesisStreamSink(
-        cast("KinesisClient", refusing), "dead", retry_policy=RetryPolicy(clock=ManualClock())
+        cast("KinesisClient", refusing), "dead", retry_policy=CallRetryPolicy(clock=ManualClock())
     )
     sink.check_writable()
     assert refusing.calls == 1

@@ -22,9 +22,9 @@ import msgspec
 
 from kinesis_spout.consumer.open_ports import open_ports
 from kinesis_spout.model.clock import SystemClock
-from kinesis_spout.model.dead_letter import DeadLetter
 from kinesis_spout.model.errors import DeadLetterError
 from kinesis_spout.model.handler import Reject
+from kinesis_spout.model.record import DeadLetter
 from kinesis_spout.monitoring import doors, server
 from kinesis_spout.monitoring.consumer_look import Life
 from kinesis_spout.monitoring.health import Reason, not_alive

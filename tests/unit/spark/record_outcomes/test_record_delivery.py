@@ -1,18 +1,20 @@
+import pickle
 import threading
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from math import inf
 from time import monotonic
 from typing import Any
 
 import pyarrow as pa
-import pytest
 
 from kinesis_spout import Reject, RetryLater
 from kinesis_spout.model.record import Record
-from kinesis_spout.spark.per_record.delivery import DeliverRecords, Failed, Round, TaskEnd, table_of
 from kinesis_spout.spark.pickled_handler import PickledHandler
+from kinesis_spout.spark.record_outcomes import DeliverRecords, table_of
 from kinesis_spout.spark.tasks.handlers import AnyHandler, record_handler
-from shard_state import Fate
+from kinesis_spout.spark.tasks.work import Unfinished, WorkResult
+from shard_state import FailedRecord, Fate
 
 
 def number_of(payload: str) -> str:
@@ -41,19 +43,34 @@ def again(*payloads: str, attempt: int) -> pa.RecordBatch:
     return rows
 
 
+@dataclass(slots=True)
+class Outcomes:
+    failures: list[tuple[Unfinished, FailedRecord]] = field(default_factory=list)
+    delivered: int = 0
+    overflowed_by: str | None = None
+
+
 def delivered(
     function: Callable[[Any], object],
     *batches: pa.RecordBatch,
     scheme: Callable[[Record], Any] = lambda record: record,
     concurrency: int = 1,
-    max_failed_bytes: int | None = None,
-) -> tuple[list[Failed], TaskEnd]:
-    """The failed records, and what the task says at its end."""
+    max_failed_bytes: float = inf,
+) -> Outcomes:
     handler = record_handler(function, scheme, concurrency=concurrency, timeout_seconds=None)
-    outcomes = DeliverRecords(in_place(handler), max_failed_bytes)(batches)
-    of_round = Round.of(pa.Table.from_batches(outcomes))
-    (end,) = of_round.ends
-    return of_round.failures, end
+    return outcomes_of(DeliverRecords(in_place(handler), max_failed_bytes)(batches))
+
+
+def outcomes_of(rows: Iterable[pa.RecordBatch]) -> Outcomes:
+    outcomes = Outcomes()
+    for pickled in (each.as_py() for batch in rows for each in batch.column(0)):
+        outcome: WorkResult | str = pickle.loads(pickled)
+        if isinstance(outcome, str):
+            outcomes.overflowed_by = outcome
+        else:
+            outcomes.delivered += outcome.delivered
+            outcomes.failures += zip(outcome.unfinished, outcome.outcome.failures, strict=True)
+    return outcomes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,7 +89,7 @@ def in_place(handler: AnyHandler) -> PickledHandler[AnyHandler]:
 
 def test_every_row_is_handed_over_as_a_record_in_order() -> None:
     seen: list[Record] = []
-    failures, end = delivered(seen.append, batch("a", "b"), batch("c"))
+    outcomes = delivered(seen.append, batch("a", "b"), batch("c"))
 
     assert [record.data for record in seen] == [b"a", b"b", b"c"]
     assert seen[0] == Record(
@@ -84,8 +101,8 @@ def test_every_row_is_handed_over_as_a_record_in_order() -> None:
         shard_id="shard",
         attempt=1,
     )
-    assert failures == []
-    assert (end.delivered, end.overflowed_by) == (3, None)
+    assert outcomes.failures == []
+    assert (outcomes.delivered, outcomes.overflowed_by) == (3, None)
 
 
 def test_what_failed_comes_back_with_its_data_and_what_its_handler_said() -> None:
@@ -101,12 +118,12 @@ def test_what_failed_comes_back_with_its_data_and_what_its_handler_said() -> Non
         if record.data in errors:
             raise errors[record.data]
 
-    failures, end = delivered(handle, batch("a", "b", "c"), again("d", "e", "f", attempt=2))
+    outcomes = delivered(handle, batch("a", "b", "c"), again("d", "e", "f", attempt=2))
 
-    assert end.delivered == 6
+    assert outcomes.delivered == 6
     assert [
         (row.record.data, row.record.attempt, row.error, failed.fate is Fate.REJECTED, failed.delay_seconds)
-        for row, failed in failures
+        for row, failed in outcomes.failures
     ] == [
         (b"b", 1, "ValueError: bad", False, None),
         (b"c", 1, "never", True, None),
@@ -117,9 +134,9 @@ def test_what_failed_comes_back_with_its_data_and_what_its_handler_said() -> Non
 
 
 def test_the_scheme_prepares_what_the_handler_is_given_and_fails_the_record_if_it_raises() -> None:
-    failures, _ = delivered(_negative, batch("7", "-7", "seven"), scheme=_number)
+    outcomes = delivered(_negative, batch("7", "-7", "seven"), scheme=_number)
 
-    assert [row.error for row, _ in failures] == [
+    assert [row.error for row, _ in outcomes.failures] == [
         "ValueError: -7 is negative",
         "ValueError: invalid literal for int() with base 10: b'seven'",
     ]
@@ -141,10 +158,10 @@ def test_arrival_is_the_same_moment_whatever_the_sessions_time_zone() -> None:
         seen.append(record)
         raise ValueError
 
-    failures, _ = delivered(handle, batch("a", zone="Asia/Tokyo"))
+    outcomes = delivered(handle, batch("a", zone="Asia/Tokyo"))
 
     assert seen[0].arrival_timestamp == 1.5
-    assert failures[0][0].record.arrival_timestamp == 1.5
+    assert outcomes.failures[0][0].record.arrival_timestamp == 1.5
 
 
 def test_a_task_in_which_too_much_fails_stops_calling_the_handler_and_says_why() -> None:
@@ -154,18 +171,18 @@ def test_a_task_in_which_too_much_fails_stops_calling_the_handler_and_says_why()
         seen.append(record.data)
         raise ValueError(f"no database for {record.data.decode()}")
 
-    failures, end = delivered(handle, batch("a"), batch("b", "c", "d"), batch("e"), max_failed_bytes=2_000)
+    outcomes = delivered(handle, batch("a"), batch("b", "c", "d"), batch("e"), max_failed_bytes=2_000)
 
-    assert seen == [b"a", b"b", b"c"]
-    assert [row.record.data for row, _ in failures] == [b"a"]
-    assert (end.delivered, end.overflowed_by) == (3, "ValueError: no database for c")
+    assert seen == [b"a", b"b", b"c", b"d"], "it stops after the batch in which it was too much"
+    assert [row.record.data for row, _ in outcomes.failures] == [b"a"]
+    assert (outcomes.delivered, outcomes.overflowed_by) == (1, "ValueError: no database for d")
 
 
 def test_records_that_came_back_are_delivered_without_a_bound() -> None:
     handler = record_handler(refuse, lambda record: record, concurrency=1, timeout_seconds=None)
-    outcomes = DeliverRecords(in_place(handler), 1).again()([again("a", "b", "c", attempt=2)])
+    rows = DeliverRecords(in_place(handler), inf)([again("a", "b", "c", attempt=2)])
 
-    assert len(Round.of(pa.Table.from_batches(outcomes)).failures) == 3
+    assert len(outcomes_of(rows).failures) == 3
 
 
 def refuse(record: Record) -> None:
@@ -173,7 +190,7 @@ def refuse(record: Record) -> None:
 
 
 def test_a_task_without_rows_says_that_it_delivered_none() -> None:
-    assert delivered(refuse)[1].delivered == 0
+    assert delivered(refuse).delivered == 0
 
 
 def aggregated(*subs: int | None, numbers: str = "7") -> pa.RecordBatch:
@@ -190,30 +207,17 @@ def test_user_records_keep_their_place_and_their_hash_key_also_when_they_fail() 
         seen.append(record)
         raise ValueError("bad")
 
-    failures, end = delivered(fail, aggregated(0, 1), aggregated(None, numbers="8"))
+    outcomes = delivered(fail, aggregated(0, 1), aggregated(None, numbers="8"))
 
     assert [record.message_id for record in seen] == ["shard:7:0", "shard:7:1", "shard:8"]
     assert [record.explicit_hash_key for record in seen] == ["0", "1", None]
-    assert [(row.record.sub_sequence_number, row.record.explicit_hash_key) for row, _ in failures] == [
+    assert [
+        (row.record.sub_sequence_number, row.record.explicit_hash_key) for row, _ in outcomes.failures
+    ] == [
         (0, "0"),
         (1, "1"),
         (None, None),
     ]
-    assert end.ambiguous is None
-
-
-@pytest.mark.parametrize("batches", [[(0, 1)], [(0,), (1,)]], ids=["in one batch", "in two"])
-def test_rows_of_one_aggregate_that_nothing_tells_apart_are_not_delivered(
-    batches: list[tuple[int, ...]],
-) -> None:
-    seen: list[bytes] = []
-    rows = [aggregated(*subs).drop_columns(["subSequenceNumber", "explicitHashKey"]) for subs in batches]
-
-    failures, end = delivered(lambda record: seen.append(record.data), batch("a"), *rows, batch("b"))
-
-    assert end.ambiguous == "shard:7"
-    assert len(seen) < 3
-    assert not failures
 
 
 def test_several_rows_are_handled_at_a_time_and_what_failed_comes_back_in_order() -> None:
@@ -224,20 +228,10 @@ def test_several_rows_are_handled_at_a_time_and_what_failed_comes_back_in_order(
         if record.data in {b"b", b"c"}:
             raise ValueError("no")
 
-    failures, end = delivered(handle, batch("a", "b"), batch("c", "d"), concurrency=2)
+    outcomes = delivered(handle, batch("a", "b"), batch("c", "d"), concurrency=2)
 
-    assert [(row.record.data, row.error) for row, _ in failures] == [
+    assert [(row.record.data, row.error) for row, _ in outcomes.failures] == [
         (b"b", "ValueError: no"),
         (b"c", "ValueError: no"),
     ]
-    assert end.delivered == 4
-
-
-def test_of_several_at_a_time_no_more_begin_when_too_much_has_failed() -> None:
-    async def handle(_: Record) -> None:
-        raise ValueError("no")
-
-    failures, end = delivered(handle, batch(*"abcdefgh"), batch("i"), concurrency=2, max_failed_bytes=1_000)
-
-    assert (failures, end.overflowed_by) == ([], "ValueError: no")
-    assert end.delivered <= 4
+    assert outcomes.delivered == 4

@@ -1,4 +1,4 @@
-"""Which record is handed over next while others are under way: the rules of concurrency, without a thread.
+"""The next record to hand over while others are under way: the rules of concurrency, without a thread.
 
 A run is a number of consecutive records. They begin in their order, and at most so many are under way at a
 time. A run ends when all that began have ended; what did not begin by then was not reached, but for two
@@ -69,7 +69,7 @@ class RunRules:
     """After a failure none begins."""
 
 
-class RecordRun:
+class RecordSchedule:
     """Mutable; its ``ConcurrentRun`` owns the lock.
 
     ``marks`` has a mark for each record, all NOT_BEGUN. ``key_of`` names a record's key by its index; None:
@@ -100,7 +100,7 @@ class RecordRun:
         self._failed_keys: set[str] = set()
         self._waiting = self._given_up = 0
         self.reached = 0
-        """How many records, from the first, have begun, wait, or were dealt with otherwise."""
+        """The number of records, from the first, that have begun, wait, or were dealt with otherwise."""
         self.begun = 0
         self.ended_count = 0
         self.under_way: dict[int, float] = {}
@@ -108,7 +108,7 @@ class RecordRun:
         self.failures: dict[int, Failure] = {}
         self.held: list[int] = []
         self.is_closed = False
-        """Whether no record begins any more, but those that wait for their key."""
+        """True if no record begins any more, but those that wait for their key."""
 
     @property
     def may_give_more(self) -> bool:

@@ -8,12 +8,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kinesis_spout.model.handler import Failure
-from kinesis_spout.spark.concurrency.record_run import (
+from kinesis_spout.spark.concurrency.record_schedule import (
     ENDED,
     MOST_WAITING_FOR_A_KEY,
     NOT_BEGUN,
     UNDER_WAY,
-    RecordRun,
+    RecordSchedule,
     RunRules,
     Verdict,
 )
@@ -22,10 +22,12 @@ from kinesis_spout.spark.tasks.journal import SliceNotes
 FAILURE = Failure(error_text="no")
 
 
-def run_of(keys: str, *, verdicts: Sequence[Verdict] = (), by_key: bool = True, **rules: Any) -> RecordRun:
+def run_of(
+    keys: str, *, verdicts: Sequence[Verdict] = (), by_key: bool = True, **rules: Any
+) -> RecordSchedule:
     """Make a run of records, each with a letter for its key; "-" has none."""
     rules = {"concurrency": 100} | rules
-    return RecordRun(
+    return RecordSchedule(
         len(keys),
         RunRules(**rules),
         SliceNotes(None, 0),
@@ -35,7 +37,7 @@ def run_of(keys: str, *, verdicts: Sequence[Verdict] = (), by_key: bool = True, 
     )
 
 
-def take_all(run: RecordRun, now: float = 0.0) -> list[int]:
+def take_all(run: RecordSchedule, now: float = 0.0) -> list[int]:
     taken = []
     while (at := run.take(now)) is not None:
         taken.append(at)
@@ -199,7 +201,7 @@ def test_the_oldest_deliveries_are_overdue_first() -> None:
 
 def test_every_record_has_a_mark() -> None:
     marks = bytearray(3)
-    run = RecordRun(3, RunRules(concurrency=2), SliceNotes(None, 0), marks)
+    run = RecordSchedule(3, RunRules(concurrency=2), SliceNotes(None, 0), marks)
     take_all(run)
     run.ended(0, FAILURE)
 

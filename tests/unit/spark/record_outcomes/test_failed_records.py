@@ -2,21 +2,27 @@ from typing import Any
 
 import pytest
 
-from kinesis_spout.model.dead_letter import DeadLetter
+from kinesis_spout.model.errors import InvalidConfig
 from kinesis_spout.model.handler import RaisedAt
-from kinesis_spout.model.record import Record
-from kinesis_spout.spark.per_record.delivery import Failed
-from kinesis_spout.spark.per_record.failures import FailedRecords
-from kinesis_spout.spark.tasks.work import Unfinished
-from shard_state import Blame, FailedRecord, Fate, RetryPolicy
+from kinesis_spout.model.record import DeadLetter, Record
+from kinesis_spout.settings import SpoutConfig
+from kinesis_spout.spark.record_outcomes import FailedRecords
+from kinesis_spout.spark.tasks.work import Unfinished, WorkResult
+from shard_state import Blame, FailedRecord, Fate, Position, RetryPolicy, SliceKind, SliceOutcome, SlicePlan
+
+Failed = tuple[Unfinished, FailedRecord]
+PLAN = SlicePlan(
+    shard_id="", epoch=0, kind=SliceKind.RETRY, limit=99, position=Position.trim_horizon(), max_failures=99
+)
 
 NOW = 1_700_000_000.0
 
 
 def failed(limit: int | None = 2, age: float | None = None, spared_seconds: float = 0.0) -> FailedRecords:
-    policy = RetryPolicy(limit=limit, backoff_seconds=1.0, cap_seconds=60.0, jitter=0.1)
+    policy = RetryPolicy(limit=limit, backoff_seconds=1.0, cap_seconds=60.0, jitter=0.0)
     blame = Blame(spared_seconds, retry_seconds=policy.all_seconds, limit=limit)
-    return FailedRecords("billing", policy, blame, age)
+    config = SpoutConfig.of(stream="orders", app="billing", maximum_record_age_seconds=age)
+    return FailedRecords(config, policy, blame)
 
 
 def row(
@@ -51,7 +57,16 @@ def row(
 
 
 def settle(records: FailedRecords, *rows: Failed, at: float = 100.0) -> list[DeadLetter]:
-    return records.settle(rows, delivered=len(rows), now=NOW, monotonic=at, random=0.5)
+    return records.settle([result(*rows)], NOW, at)
+
+
+def result(*rows: Failed, delivered: int | None = None) -> WorkResult:
+    return WorkResult(
+        plan=PLAN,
+        outcome=SliceOutcome(failures=tuple(failed for _, failed in rows)),
+        unfinished=tuple(unfinished for unfinished, _ in rows),
+        delivered=len(rows) if delivered is None else delivered,
+    )
 
 
 def sequences(due: list[Record]) -> list[str]:
@@ -62,7 +77,7 @@ def test_a_failed_record_waits_for_its_back_off_and_comes_as_the_next_attempt() 
     records = failed()
 
     assert settle(records, row(1)) == []
-    assert records.next_due == pytest.approx(100.95)
+    assert records.next_due == 101.0
     (due,) = records.take_due(101.0)
     assert (due.attempt, due.data) == (2, b"r1")
     assert records.next_due is None
@@ -79,7 +94,7 @@ def test_each_retry_waits_longer_than_the_one_before() -> None:
     records = failed()
     settle(records, row(1, attempt=2))
 
-    assert records.next_due == pytest.approx(101.9)
+    assert records.next_due == 102.0
 
 
 def test_the_handler_may_choose_the_delay() -> None:
@@ -182,8 +197,8 @@ def test_while_all_records_fail_none_is_given_up_but_what_is_rejected_and_few_ar
 
 def test_a_record_that_fails_while_others_pass_is_given_up_at_its_limit() -> None:
     records = failed(limit=2, spared_seconds=600.0)
-    records.settle([row(1)], delivered=1_000, now=NOW, monotonic=100.0, random=0.5)
-    records.settle([row(2)], delivered=1_000, now=NOW, monotonic=100.5, random=0.5)
+    records.settle([result(row(1), delivered=1_000)], NOW, 100.0)
+    records.settle([result(row(2), delivered=1_000)], NOW, 100.5)
     letters: list[DeadLetter] = []
     for at in (101.0, 103.0):
         taken = records.take_due(at)
@@ -210,3 +225,13 @@ def test_a_user_record_waits_and_dies_under_its_own_number() -> None:
     assert letter.explicit_hash_key == "1"
     (due,) = records.take_due(101.0)
     assert (due.sub_sequence_number, due.explicit_hash_key) == (0, "0")
+
+
+def test_two_failed_rows_of_one_aggregate_that_nothing_tells_apart_are_refused() -> None:
+    with pytest.raises(InvalidConfig, match=r"several rows are shard:7: .*extraColumns"):
+        settle(failed(), row(7), row(8), row(7))
+    other_stream, _ = row(7)
+    other_stream.record.stream = "refunds"
+    records = failed()
+    settle(records, row(7), (other_stream, row(7)[1]))
+    assert len(records.take_due(101.0)) == 2
