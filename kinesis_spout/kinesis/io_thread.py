@@ -86,17 +86,21 @@ class IoThread:
         finally:
             self.release(loop)
 
-    async def in_thread(self, function: Callable[[], T]) -> T:
-        """Run what may block on a thread of its own, and return its result."""
-        return await asyncio.wrap_future(self.submit(function))
+    async def in_thread(self, function: Callable[[], T], *, unwanted: Callable[[T], None] | None = None) -> T:
+        """Run what may block on a thread of its own, and return its result.
 
-    def submit(self, function: Callable[[], T]) -> "Future[T]":
-        """Run what may block on a thread of its own, while the loop runs.
+        ``unwanted`` gets the result if the waiter was cancelled meanwhile.
 
         Raises:
             RuntimeError: the machine can start no thread, not even the first one.
         """
-        return self._workers.submit(function)
+        future = self._workers.submit(function)
+        try:
+            return await asyncio.wrap_future(future)
+        except asyncio.CancelledError:
+            if unwanted is not None:
+                future.add_done_callback(partial(_give_up, unwanted=unwanted))
+            raise
 
     def _start(self) -> None:
         loop = asyncio.new_event_loop()
@@ -166,6 +170,11 @@ class _Workers:
                 self._free += 1  # before the waiter knows, whose next function needs no new thread
             tell()
             del tell
+
+
+def _give_up(future: "Future[T]", *, unwanted: Callable[[T], None]) -> None:
+    if not future.cancelled() and future.exception() is None:
+        unwanted(future.result())
 
 
 def _carried_out(function: Callable[[], Any], future: "Future[Any]") -> Callable[[], None]:

@@ -6,7 +6,6 @@ that would be taken for the answer of the next call. As the loop may not have lo
 at before a call, too. What happens at the same time shows by ``is_stale``.
 """
 
-import asyncio
 import contextlib
 import os
 import select
@@ -21,7 +20,7 @@ from kinesis_spout.kinesis.wire.http import Reply, ReplyReader
 from kinesis_spout.kinesis.wire.ways import Opened, TlsInTls, Way
 
 if TYPE_CHECKING:
-    from concurrent.futures import Future
+    import asyncio
 
 IDLE_SECONDS: Final = 45.0
 """Load balancers close connections after 60 s without a request."""
@@ -75,7 +74,7 @@ class Connection:
             raise
         finally:
             self._answer = None
-        if reply.closes:
+        if reply.closes or self._unsent:
             self.close()
         return reply
 
@@ -84,31 +83,30 @@ class Connection:
         if self._answer is None or self._answer.done():
             self.close()  # it ended, or something came that nobody asked for
             return
-        wants_to_write = False
+        was_sent, wants_room = not self._unsent, False
         try:
-            is_sent_now = bool(self._unsent) and self._send()
-            if not is_sent_now or isinstance(self._socket, TlsInTls):
+            wants_room = not self._send()
+            if was_sent or wants_room or isinstance(self._socket, TlsInTls):
                 self._receive(self._answer)
-        except ssl.SSLWantReadError:
+        except (BlockingIOError, ssl.SSLWantReadError):
             pass
         except ssl.SSLWantWriteError:
-            wants_to_write = True
-        except BlockingIOError:
-            wants_to_write = bool(self._unsent)
+            wants_room = True
         except Exception as error:  # noqa: BLE001 - not hidden: the call raises it
             self._answer.set_exception(error)
         if self.is_open:
-            self._watch_for_room(wants_to_write)
+            self._watch_for_room(wants_room)
 
     def _send(self) -> bool:
-        """Send; False if the server takes no more. It may have said why."""
+        """Send what is unsent; False if there is no room for it. The server may answer before it has all."""
         try:
             while self._unsent:
                 self._unsent = self._unsent[self._socket.send(self._unsent) :]
                 self._moved_at = self._loop.time()
-        except BrokenPipeError:
-            self._unsent = memoryview(b"")
+        except (BlockingIOError, ssl.SSLWantWriteError):
             return False
+        except BrokenPipeError:  # the server takes no more; it may have said why
+            self._unsent = memoryview(b"")
         return True
 
     def _receive(self, answer: "asyncio.Future[Reply]") -> None:
@@ -200,12 +198,7 @@ class Connections:
 
     async def open(self) -> Connection:
         """Open a connection. Raises BotoCoreError."""
-        opening = IO.submit(partial(self.way.open, self._session))
-        try:
-            opened = await asyncio.wrap_future(opening)
-        except asyncio.CancelledError:
-            opening.add_done_callback(_close_opened)
-            raise
+        opened = await IO.in_thread(partial(self.way.open, self._session), unwanted=_close)
         connection = Connection(opened, self._forget)
         self._open.add(connection)
         return connection
@@ -230,9 +223,9 @@ class Connections:
         """Close those that nobody uses now, and the others when they are given back."""
         self._closed = True
         if self._open:
-            IO.run(self._close())
+            IO.run(self._close_idle())
 
-    async def _close(self) -> None:
+    async def _close_idle(self) -> None:
         self.drop_idle()
 
     def _forget(self, connection: Connection) -> None:
@@ -253,9 +246,8 @@ class Connections:
         self._idle.clear()
 
 
-def _close_opened(opening: "Future[Opened]") -> None:
-    if not opening.cancelled() and opening.exception() is None:
-        opening.result().close()
+def _close(opened: Opened) -> None:
+    opened.close()
 
 
 _all: Final = weakref.WeakSet[Connections]()

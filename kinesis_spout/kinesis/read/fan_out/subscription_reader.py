@@ -22,7 +22,7 @@ import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from botocore.eventstream import EventStreamMessage
 
@@ -34,9 +34,6 @@ from kinesis_spout.kinesis.retry_policy import Jitter
 from kinesis_spout.model.clock import Clock, SystemClock
 from kinesis_spout.model.errors import KinesisSpoutError, Unavailable
 from shard_state import Position
-
-if TYPE_CHECKING:
-    from concurrent.futures import Future
 
 RENEW_AFTER_SECONDS: Final = 270.0
 """AWS ends a subscription after 300 s. Up to a tenth sooner, so that shards subscribed together are not
@@ -163,15 +160,17 @@ class SubscriptionReader:
         earliest = self._subscribed_at.get(shard_id, -math.inf) + self._periods.again_after_seconds
         await asyncio.sleep(max(0.0, earliest - now))
         async with self._turns:
-            subscribing = IO.submit(partial(self._subscribe, shard_id, subscription.place))
-            try:
-                pushed = await asyncio.wrap_future(subscribing)
-            except asyncio.CancelledError:
-                subscribing.add_done_callback(_close_pushed)
-                raise
+            subscribe = partial(self._subscribe, shard_id, subscription.place)
+            too_late = partial(self._too_late, shard_id)
+            pushed: PushedEvents = await IO.in_thread(subscribe, unwanted=too_late)
         self._subscribed_at[shard_id] = self._clock.monotonic()
         self.connections += 1
         return pushed
+
+    def _too_late(self, shard_id: str, pushed: PushedEvents) -> None:
+        """Close a connection whose subscription was dropped meanwhile; AWS counts it all the same."""
+        self._subscribed_at[shard_id] = self._clock.monotonic()
+        pushed.close()
 
     async def _read(self, link: "_Link", pushed: PushedEvents) -> None:
         """Read a connection until another one is due. Raises KinesisSpoutError: it brought one, or nothing."""
@@ -189,6 +188,8 @@ class SubscriptionReader:
                     f"SubscribeToShard of {shard_id!r} brought no event before it was over: {cut}"
                 ) from cut
             _log.debug("subscription to shard %r: %s; it is subscribed to again", shard_id, cut)
+        finally:
+            link.look_away()
 
     async def _read_on(self, link: "_Link") -> None:
         data = link.pushed.begun_with
@@ -218,6 +219,8 @@ class _Link:
         self.has_room = asyncio.Event()
         self.has_brought = False
         """True once the connection brought an event."""
+        self._readable = asyncio.Event()
+        self._is_watched = False
 
     def begin(self, pushed: PushedEvents) -> None:
         self.pushed = pushed
@@ -228,6 +231,7 @@ class _Link:
     async def room(self) -> None:
         """Wait until there is room in the subscription's queue."""
         while self.subscription.is_full:
+            self.look_away()  # or what is not read would wake the loop again and again
             self.has_room.clear()
             if self.subscription.is_full:
                 await self.has_room.wait()
@@ -251,16 +255,21 @@ class _Link:
 
     async def _until_readable(self, silence_seconds: float) -> None:
         self._reads = 0
-        loop, readable = asyncio.get_running_loop(), asyncio.Event()
-        descriptor = self.pushed.connection.fileno()
-        loop.add_reader(descriptor, readable.set)
+        self._readable.clear()
+        if not self._is_watched:
+            asyncio.get_running_loop().add_reader(self.pushed.connection.fileno(), self._readable.set)
+            self._is_watched = True
         try:
             async with asyncio.timeout(silence_seconds):
-                await readable.wait()
+                await self._readable.wait()
         except TimeoutError as error:
             raise _Cut(f"nothing came for {silence_seconds:g} s") from error
-        finally:
-            loop.remove_reader(descriptor)
+
+    def look_away(self) -> None:
+        """Watch the connection no longer; before it is closed, too."""
+        if self._is_watched:
+            asyncio.get_running_loop().remove_reader(self.pushed.connection.fileno())
+            self._is_watched = False
 
     def take_in(self, data: bytes, now: float) -> None:
         """Queue the complete events. Raises what an error frame says, or _Cut for damaged bytes."""
@@ -277,11 +286,6 @@ class _Link:
         if event is not None:
             self.has_brought = True
             subscription.take_in(event, len(frame.payload), now)
-
-
-def _close_pushed(subscribing: "Future[PushedEvents]") -> None:
-    if not subscribing.cancelled() and subscribing.exception() is None:
-        subscribing.result().close()
 
 
 def _meant(subscription: ShardSubscription, error: Exception) -> KinesisSpoutError:

@@ -120,6 +120,7 @@ class Subscriptions:
 
     def reset(self) -> None:
         self.granted.clear()
+        self._begun_at.clear()
         self.set(
             again_after_seconds=0.0,
             lasts_seconds=300.0,

@@ -68,10 +68,11 @@ class Connection(socketserver.StreamRequestHandler):
                 return
             if is_half_closed:
                 continue
+            end = server.ends  # what a test says after the answer is for the next one
             self.wfile.write(answer)
-            if answer in {HANGS_UP, CUT_OFF} or server.ends is End.CLOSED:
+            if answer in {HANGS_UP, CUT_OFF} or end is End.CLOSED:
                 return
-            if server.ends is End.HALF_CLOSED:
+            if end is End.HALF_CLOSED:
                 self.connection.shutdown(socket.SHUT_WR)
                 is_half_closed = True
 

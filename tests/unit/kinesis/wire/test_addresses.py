@@ -1,4 +1,4 @@
-"""Which hosts are called: by botocore, by our own calls and by subscriptions, with FIPS and dual-stack endpoints.
+"""The hosts of rare calls, of our own calls and of subscriptions, with FIPS and dual-stack endpoints.
 
 No name is looked up. Each leads to a server of this machine, whose certificate has the expected hosts alone: a
 call to any other host would not trust it.

@@ -6,6 +6,8 @@ import json
 import os
 import random
 import re
+import socket
+import threading
 import traceback
 from collections import Counter
 from collections.abc import Iterator
@@ -353,6 +355,34 @@ def test_many_calls_at_a_time_are_answered_in_any_order(server: Server, client: 
 
     bodies = [bytes(reply[RAW_BODY]) for reply in IO.run(twenty())]
     assert Counter(bodies) == {large: 10, EMPTY: 10}
+
+
+def test_an_answer_that_comes_before_all_was_sent_is_the_answer() -> None:
+    large: list[Any] = [{"Data": bytes(1_000_000), "PartitionKey": "k"}] * 8
+    refusal = answer_of(b'{"__type":"ValidationException","message":"too large"}', "400 Bad Request")
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        client: Any = KinesisClientSettings(
+            region="us-east-1",
+            endpoint_url=f"http://127.0.0.1:{listener.getsockname()[1]}",
+            aws_access_key_id="a",
+            aws_secret_access_key="b",
+            read_timeout_seconds=10.0,
+        ).create()
+        accepted: list[socket.socket] = []
+
+        def refuse() -> None:
+            accepted.append(listener.accept()[0])
+            accepted[0].recv(1_000)
+            accepted[0].sendall(refusal)
+
+        thread = threading.Thread(target=refuse)
+        thread.start()
+        with pytest.raises(ClientError, match="too large"):
+            client.put_records(StreamName="s", Records=large)
+        assert accepted[0].recv(100)  # of what was sent
+        thread.join()
+        accepted[0].close()
+        client.close()
 
 
 def test_a_call_that_its_caller_gives_up_takes_its_connection_with_it(server: Server, client: Any) -> None:
