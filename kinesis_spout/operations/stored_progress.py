@@ -75,6 +75,8 @@ class StoredProgress:
     group: Group
     applications: Callable[[], Sequence[tuple[str, str]]]
     """Names the applications that have begun in this place, each with its stream."""
+    other: Callable[[str, str], "StoredProgress"]
+    """Gives the progress of another application on a stream, over the same session."""
 
     def read_shards(self) -> tuple[dict[str, Checkpoint | None], dict[str, str]]:
         """Every shard that has stored progress; for one that cannot be read None, and why."""

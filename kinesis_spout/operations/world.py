@@ -13,6 +13,8 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+import msgspec
+
 from kinesis_spout.model.clock import SystemClock
 from kinesis_spout.model.errors import KinesisError, StoreError
 from kinesis_spout.operations.errors import WrongArguments, fail_at_once
@@ -24,6 +26,8 @@ from shard_state import Position
 
 if TYPE_CHECKING:
     from mypy_boto3_kinesis import KinesisClient
+
+    from kinesis_spout.zookeeper import ZooKeeperBackend
 
 
 DEADLINE_SECONDS: Final = 15.0
@@ -50,7 +54,7 @@ class World:
         ``begin`` it is used from now on.
         """
         from kinesis_spout.consumer.open_ports import zookeeper_settings  # noqa: PLC0415
-        from kinesis_spout.zookeeper import begun_applications  # noqa: PLC0415
+        from kinesis_spout.zookeeper import begun_applications, unique_member_name  # noqa: PLC0415
 
         with ExitStack() as opened:
             opened.enter_context(unheard("kinesis_spout.zookeeper.kazoo"))
@@ -59,13 +63,23 @@ class World:
                 _check_used(zookeeper.embedded_directory)
             server = zookeeper.server(opened)
             backend = zookeeper.connect(config.stream_name, server)
-            opened.callback(backend.session.close)
-            progress = StoredProgress(
-                store=backend.store,
-                coordinator=backend.coordinator,
-                group=backend.group,
-                applications=partial(begun_applications, backend.session, config.zookeeper_root),
-            )
+            session = backend.session
+            opened.callback(session.close)
+
+            def progress_in(place: "ZooKeeperBackend") -> StoredProgress:
+                return StoredProgress(
+                    store=place.store,
+                    coordinator=place.coordinator,
+                    group=place.group,
+                    applications=partial(begun_applications, session, config.zookeeper_root),
+                    other=other,
+                )
+
+            def other(app: str, stream: str) -> StoredProgress:
+                settings = zookeeper_settings(config_of(config, app, stream))
+                return progress_in(settings.place(stream, session, unique_member_name()))
+
+            progress = progress_in(backend)
             if server is not None:
                 await_ghosts(
                     progress,
@@ -164,6 +178,11 @@ class World:
 
     def time(self) -> float:
         return time.time()
+
+
+def config_of(config: SpoutConfig, app: str, stream: str) -> SpoutConfig:
+    """Return the settings of one application, which are those of all but for the two names."""
+    return msgspec.structs.replace(config, app=app).of_stream(stream)
 
 
 @contextmanager

@@ -13,8 +13,7 @@ from kinesis_spout.operations.shards import ShardState
 from kinesis_spout.operations.watch.sight import ShardSight, Sight
 from kinesis_spout.web import drawing
 from kinesis_spout.web.pages import Pages
-from kinesis_spout.web.record_data import Rendering, shown
-from kinesis_spout.web.wording import address
+from kinesis_spout.web.wording import Rendering, address, shown
 
 T = TypeVar("T")
 

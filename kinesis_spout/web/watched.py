@@ -9,14 +9,12 @@ from kinesis_spout.operations.errors import NotFound
 from kinesis_spout.operations.watch.applications import (
     UNNAMED,
     ApplicationView,
-    config_of,
-    list_applications,
     view_applications,
 )
 from kinesis_spout.operations.watch.observation import Observation
 from kinesis_spout.operations.watch.redrives import Redrives
 from kinesis_spout.operations.watch.refreshed import Refreshed
-from kinesis_spout.operations.world import World
+from kinesis_spout.operations.world import World, config_of
 from kinesis_spout.settings import SpoutConfig
 
 _LIST_SECONDS: Final = 2.0
@@ -34,7 +32,6 @@ class Watched:
         self._lock = threading.Lock()
         """Guards the observations."""
         self._observations: dict[tuple[str, str], Observation] = {}
-        self._list = Refreshed(partial(list_applications, world, config), _LIST_SECONDS)
         self._overview = Refreshed(partial(view_applications, world, config), _LIST_SECONDS)
 
     @property
@@ -63,10 +60,13 @@ class Watched:
             return self._observations.setdefault(key, Observation(self.world, self._config_of(key)))
 
     def _has_begun(self, key: tuple[str, str]) -> bool:
-        if key in self._list.ask(_PATIENCE_SECONDS).get():
+        if key in self._begun():
             return True
-        self._list.expire()  # it may have begun just now
-        return key in self._list.ask(_PATIENCE_SECONDS).get()
+        self._overview.expire()  # it may have begun just now
+        return key in self._begun()
+
+    def _begun(self) -> set[tuple[str, str]]:
+        return {(each.app, each.stream) for each in self.overview()}
 
     def close_unwatched(self) -> None:
         """End the sessions for which nobody has looked lately."""

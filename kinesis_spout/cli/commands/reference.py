@@ -8,7 +8,7 @@ from kinesis_spout.cli.output import print_json, print_table
 from kinesis_spout.monitoring import examples
 from kinesis_spout.monitoring.metrics import METRICS, Metric
 from kinesis_spout.operations.errors import WrongArguments
-from kinesis_spout.settings.documentation import SETTING_HEADINGS, settings_table
+from kinesis_spout.settings.documentation import SETTING_HEADINGS
 from kinesis_spout.settings.documentation import options as all_options
 from kinesis_spout.settings.option import Option
 from kinesis_spout.settings.table import SETTINGS
@@ -26,7 +26,6 @@ def options(
     json: Annotated[
         bool, typer.Option("--json", help="Print JSON: defaults as values, rules as JSON Schema.")
     ] = False,
-    markdown: Annotated[bool, typer.Option("--markdown", help="Print a Markdown table.")] = False,
 ) -> None:
     """List every setting: what is allowed, the default, the meaning.
 
@@ -35,8 +34,6 @@ def options(
     """
     if json:
         print_json([_setting_document(option) for option in SETTINGS.values()])
-    elif markdown:
-        typer.echo(settings_table())
     else:
         print_table(SETTING_HEADINGS, list(all_options()), folding=SETTING_HEADINGS[1:])
 

@@ -4,9 +4,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-import msgspec
-
 from kinesis_spout.model.errors import StoreError
+from kinesis_spout.operations.stored_progress import StoredProgress
 from kinesis_spout.operations.world import World
 from kinesis_spout.settings import SpoutConfig
 
@@ -31,22 +30,11 @@ class ApplicationView:
     problem: str | None = None
 
 
-def config_of(config: SpoutConfig, app: str, stream: str) -> SpoutConfig:
-    """The settings for one application, which are those for all but for the two names."""
-    return msgspec.structs.replace(config, app=app).of_stream(stream)
-
-
-def list_applications(world: World, config: SpoutConfig) -> list[tuple[str, str]]:
-    """Those that have begun, each with its stream, in order."""
-    with world.progress(config) as progress:
-        return [each for each in progress.applications() if _is_wanted(each, config)]
-
-
 def view_applications(world: World, config: SpoutConfig) -> Sequence[ApplicationView]:
-    """Those that have begun, with how they are; of many, only the first are looked at."""
-    with world.progress(config) as progress:  # an embedded ZooKeeper runs until all are read
+    """List those that have begun, with how they are; of many, only the first are looked at."""
+    with world.progress(config) as progress:
         begun = [each for each in progress.applications() if _is_wanted(each, config)]
-        views = [_view(world, config_of(config, *each)) for each in begun[:_DESCRIBED]]
+        views = [_view(progress, *each) for each in begun[:_DESCRIBED]]
     return [*views, *(ApplicationView(app=app, stream=stream) for app, stream in begun[_DESCRIBED:])]
 
 
@@ -55,20 +43,19 @@ def _is_wanted(each: tuple[str, str], config: SpoutConfig) -> bool:
     return all(wanted in (UNNAMED, name) for name, wanted in names)
 
 
-def _view(world: World, config: SpoutConfig) -> ApplicationView:
-    app, stream = config.app, config.stream_name
+def _view(progress: StoredProgress, app: str, stream: str) -> ApplicationView:
     try:
-        with world.progress(config) as progress:
-            paused = progress.group.paused()
-            return ApplicationView(
-                app=app,
-                stream=stream,
-                members=len(progress.coordinator.members()),
-                shards=len(progress.store.shard_ids()),
-                owned=len(progress.store.owners()),
-                paused_everything=paused.everything,
-                paused_shards=len(paused.shards),
-                pauses=len(progress.coordinator.pauses()),
-            )
+        place = progress.other(app, stream)
+        paused = place.group.paused()
+        return ApplicationView(
+            app=app,
+            stream=stream,
+            members=len(place.coordinator.members()),
+            shards=len(place.store.shard_ids()),
+            owned=len(place.store.owners()),
+            paused_everything=paused.everything,
+            paused_shards=len(paused.shards),
+            pauses=len(place.coordinator.pauses()),
+        )
     except StoreError as error:
         return ApplicationView(app=app, stream=stream, problem=str(error))

@@ -75,12 +75,14 @@ class FakeWorld(World):
         self._operators += 1
         process = self.zookeeper.process(f"operator-{self._operators}")
         with closing(process):
-            yield StoredProgress(
+            progress = StoredProgress(
                 store=process.store,
                 coordinator=process.coordinator,
                 group=process.group,
                 applications=self.applications,
+                other=lambda _app, _stream: progress,
             )
+            yield progress
 
     def stream(self, config: SpoutConfig) -> StreamAccess:
         assert config.stream_name == "orders"

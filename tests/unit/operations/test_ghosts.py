@@ -66,7 +66,11 @@ class Server:
     def _progress(self) -> StoredProgress:
         operator = self.zookeeper.process("operator")
         return StoredProgress(
-            store=operator.store, coordinator=operator.coordinator, group=operator.group, applications=list
+            store=operator.store,
+            coordinator=operator.coordinator,
+            group=operator.group,
+            applications=list,
+            other=lambda _app, _stream: self.progress,
         )
 
 

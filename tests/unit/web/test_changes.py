@@ -3,6 +3,7 @@
 import re
 
 import pytest
+from botocore.exceptions import ClientError
 
 from kinesis_spout.ports import DeadLetterSink
 from shard_state import SequenceNumber
@@ -173,7 +174,9 @@ def test_a_slow_redrive_shows_its_progress_refuses_a_second_one_and_is_stopped(w
 
 def test_a_redrive_that_fails_says_why(world: PageWorld, monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(**_: object) -> None:
-        raise RuntimeError("the stream is <away>")
+        raise ClientError(
+            {"Error": {"Code": "AccessDeniedException", "Message": "the stream is <away>"}}, "PutRecords"
+        )
 
     world.member()
     world.bury(1)

@@ -5,6 +5,7 @@ import threading
 import pytest
 
 from kinesis_spout.operations.watch import observation
+from kinesis_spout.operations.watch.applications import UNNAMED
 from kinesis_spout.operations.watch.observation import Observation
 from tests.support.waiting import wait_until
 from tests.unit.web.page_world import HOME, PageWorld
@@ -17,6 +18,14 @@ def test_ten_browsers_cost_one_session_and_one_reading(world: PageWorld) -> None
         assert browser.get(HOME).status == 200
     assert world.opened.count("progress") == 1
     assert world.opened.count("stream") == 1
+
+
+def test_all_applications_are_looked_at_in_one_session(world: PageWorld) -> None:
+    world.member()
+    world.others = [("audit", "orders"), ("shipping", "orders")]
+    said = world.browser(UNNAMED, UNNAMED).get("/").said
+    assert all(f"{app} orders reading" in said for app in ("audit", "billing", "shipping"))
+    assert world.opened == ["progress"]
 
 
 def test_when_nobody_looks_the_session_ends_and_a_look_begins_another(

@@ -2,8 +2,7 @@
 
 import pytest
 
-from kinesis_spout.web.record_data import Rendering, shown
-from kinesis_spout.web.wording import address, ago, digits, millis, number, size, span
+from kinesis_spout.web.wording import Rendering, address, ago, digits, millis, number, shown, size, span
 
 
 @pytest.mark.parametrize(
