@@ -162,8 +162,9 @@ class WaitingRecords(ShardQueues):
         if self._aggregates and (misplaced := self._misplaced(taken)):
             again |= misplaced
             taken = [pair for pair in taken if id(pair[0]) not in misplaced]
-        self._put_first([entry for entry in batch if id(entry) in again])
-        self.done([entry for entry, _ in taken])
+        if again:
+            self._put_first([entry for entry in batch if id(entry) in again])
+        self.done(entry for entry, _ in taken)
         return Settled(taken, given_up)
 
     def _misplaced(self, taken: "Sequence[tuple[Puttable, Result]]") -> set[int]:
