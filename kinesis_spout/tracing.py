@@ -40,7 +40,7 @@ except ImportError as missing:
     raise missing_extra("tracing", "otel", ["opentelemetry-api"]) from missing
 
 MAX_LINKS: Final = 32
-"""Of a span for several records; the SDK keeps 128 at most."""
+"""The most links of a span for several records; the SDK keeps 128."""
 
 _W3C: Final = TraceContextTextMapPropagator()
 _Function = Callable[[Any], Any]
@@ -53,7 +53,7 @@ class PutTracing:
     def __init__(self, stream: str) -> None:
         self._destination = name_of(stream)
         self._last: tuple[SpanContext, TraceContext] | None = None
-        """What was current at the last put: often the same span puts many records."""
+        """The context of the last put: often the same span puts many records."""
 
     def current(self) -> TraceContext | None:
         """Return the trace context that is current here; None if none is, or it is not sampled."""

@@ -35,7 +35,7 @@
     ├── SpoutClosed              a call on a spout that was closed
     ├── HandlerBroken            (spark.tasks.jobs) the handler cannot be loaded on the executors
     ├── SparkGone                (spark.tasks.jobs) the SparkContext was stopped, or its JVM has ended
-    ├── TooManyFailures          (spark.per_record) more records failed than are kept for another delivery
+    ├── TooManyFailures          (spark.record_outcomes) more records failed than are kept for another delivery
     ├── ComponentFailed          (storm.hosting) a component in another language died, hung or erred
     ├── NotOfTheProtocol         (multilang.messages) a frame that is no message of the multilang protocol
     ├── UnsendableValue          (multilang.sendable) a value that a component's messages cannot carry

@@ -7,6 +7,7 @@ The decoder fills the fields that come over the wire in place; the getter adds `
 import re
 from collections.abc import Iterable
 from datetime import UTC, datetime
+from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple, Self
 
 import msgspec
@@ -25,6 +26,8 @@ _FORM: Final = re.compile(
 _SAMPLED: Final = 0x01
 _USER_RECORD_BYTES: Final = 200
 """The memory of a user record's objects, roughly."""
+_sequence_number: Final = partial(tuple.__new__, SequenceNumber)
+"""Makes one of its fields, as a tuple: without the call of Python that the class itself makes."""
 
 
 class Record(msgspec.Struct, gc=False):
@@ -62,7 +65,7 @@ class Record(msgspec.Struct, gc=False):
     def sequence(self) -> SequenceNumber:
         """The sequence number, in its order."""
         sub = self.sub_sequence_number
-        return SequenceNumber(int(self.sequence_number), WHOLE if sub is None else sub)
+        return _sequence_number((int(self.sequence_number), WHOLE if sub is None else sub))
 
     @property
     def sequence_text(self) -> str:
@@ -87,7 +90,9 @@ class Record(msgspec.Struct, gc=False):
         Of a user record in an aggregate: ``shardId:sequence:sub``. ``RecordSpout.next_tuple`` adds the number
         of the delivery.
         """
-        return f"{self.shard_id}:{self.sequence_text}"
+        if self.sub_sequence_number is None:
+            return f"{self.shard_id}:{self.sequence_number}"
+        return f"{self.shard_id}:{self.sequence_number}:{self.sub_sequence_number}"
 
     @property
     def arrival(self) -> datetime | None:

@@ -1,4 +1,4 @@
-"""What a driver serves to the tasks of its Spark application: one server of a kind, as long as that lives."""
+"""Servers of a driver for the tasks of its Spark application: one server of a kind, as long as that lives."""
 
 import threading
 from collections.abc import Callable
@@ -17,7 +17,7 @@ _HERE: Final = "127.0.0.1"
 
 
 def is_local(context: "SparkContext") -> bool:
-    """Whether all of an application runs in one process: its master is ``local`` or ``local[...]``."""
+    """Return whether all of an application runs in one process: its master is ``local`` or ``local[...]``."""
     master = context.master or ""
     return master == "local" or master.startswith("local[")
 

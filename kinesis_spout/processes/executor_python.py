@@ -27,13 +27,14 @@ _NEEDED: Final = (
     "botocore",
     "google",
     "kinesis_spout",
+    "msgpack",
     "msgspec",
     "numpy",
     "pyarrow",
     "pybase64",
     "shard_state",
 )
-"""What every task imports. A Python that lacks one of them is not the one this package was installed into."""
+"""Packages that every task imports. A Python that lacks one is not the one this package was installed into."""
 
 _NAMES: Final = "|".join(_NEEDED)
 _SIGNS: Final = re.compile(

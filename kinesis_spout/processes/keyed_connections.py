@@ -24,9 +24,9 @@ import msgspec
 from kinesis_spout.processes.message_channel import MessageChannel
 
 HANDSHAKE_SECONDS: Final = 10.0
-"""How long either end may take to prove that it knows the key."""
+"""The longest time in which either end may prove that it knows the key."""
 MAX_STRANGERS: Final = 64
-"""How many connections may take that time at once; one that knows the key takes milliseconds."""
+"""The most connections that may take that time at once; one that knows the key takes milliseconds."""
 
 _GREETING: Final = b"kinesis-spout pages 3\n"
 """Names the protocol and its version, of the handshake and of what follows."""

@@ -1,4 +1,4 @@
-"""Whether a process of this machine is there."""
+"""Processes of this machine, and whether they live."""
 
 import os
 
@@ -6,7 +6,7 @@ __all__ = ["has_ended"]
 
 
 def has_ended(pid: int) -> bool:
-    """Whether no process has this id, kill(2). Another process can get the id of one that ended."""
+    """Return whether no process has this id, kill(2). Another process can get the id of one that ended."""
     try:
         os.kill(pid, 0)
     except ProcessLookupError:

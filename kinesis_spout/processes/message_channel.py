@@ -50,7 +50,7 @@ class MessageChannel:
 
     @property
     def is_local(self) -> bool:
-        """Whether it is a Unix socket, so both ends are on this machine, and descriptors can be sent."""
+        """Return whether it is a Unix socket, so both ends are on this machine, and descriptors can be sent."""
         return self._socket.family == getattr(socket, "AF_UNIX", None)
 
     @property
@@ -93,7 +93,7 @@ class MessageChannel:
         return self._body(head, at_most, bytearray), descriptors
 
     def is_quiet(self) -> bool:
-        """Whether the other end waits for a message: it neither closed the connection nor sent anything."""
+        """Return whether the other end waits for a message: it neither closed the connection nor sent anything."""
         timeout = self._socket.gettimeout()
         self._socket.setblocking(False)
         try:

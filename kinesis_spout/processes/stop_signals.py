@@ -19,7 +19,7 @@ _STOPPING: Final = b"stopping: what was begun ends first; a second Ctrl-C does n
 
 
 class Stop:
-    """Whether a stop was asked for. Mutable; listens in the main thread alone."""
+    """A request to stop, once a signal asks for it. Mutable; listens in the main thread alone."""
 
     def __init__(self, text: bytes) -> None:
         self.text = text
@@ -33,7 +33,7 @@ class Stop:
 
     @property
     def listens(self) -> bool:
-        """Whether a signal can ask for a stop."""
+        """Return whether a signal can ask for a stop."""
         return bool(self._before)
 
     def listen(self) -> None:
@@ -56,7 +56,7 @@ class Stop:
                 signal.signal(number, _in_force(handler, number))
 
     def wait(self, seconds: float) -> bool:
-        """Whether a stop is asked for within so many seconds."""
+        """Return whether a stop is asked for within so many seconds."""
         if self.signal is None:
             with suppress(Empty):
                 self._told.get(timeout=seconds)

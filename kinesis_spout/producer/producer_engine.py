@@ -10,7 +10,7 @@ from math import inf
 from typing import TYPE_CHECKING, Final
 
 from kinesis_spout.kinesis.calls import translate
-from kinesis_spout.kinesis.retry_policy import Jitter, RetryPolicy, Told
+from kinesis_spout.kinesis.retry_policy import CallRetryPolicy, Jitter, Told
 from kinesis_spout.kinesis.write.hash_key_ranges import HashKeyRanges
 from kinesis_spout.kinesis.write.put_records import CallLimits, PutOrder
 from kinesis_spout.kinesis.write.record_putter import PutCalls
@@ -72,7 +72,7 @@ class Engine:
         self._told = Told(clock)
         """Guarded by the lock."""
         # Each record has its own deadline.
-        retry_policy = RetryPolicy(deadline_seconds=inf, clock=clock, jitter=jitter)
+        retry_policy = CallRetryPolicy(deadline_seconds=inf, clock=clock, jitter=jitter)
         self._calls = PutCalls(client, config.stream, retry_policy)
         records = WaitingRecords(
             self._calls.work,

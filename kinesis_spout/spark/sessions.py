@@ -29,7 +29,7 @@ SETTINGS: Final = {
     # The console bar of a job every few hundred milliseconds is noise.
     "spark.ui.showConsoleProgress": "false",
 }
-"""What ``session`` sets. For your own session, set these before it starts."""
+"""Settings of ``session``. For your own session, set these before it starts."""
 
 _MOVED_IN: Final = (4, 1)
 """The PySpark that has the class below in another package than those before."""
@@ -51,7 +51,7 @@ _SHORT_FOLDERS: Final = ("/tmp", "/var/tmp")  # noqa: S108 - Spark makes unguess
 
 
 def socket_settings(temporary: Path) -> dict[str, str]:
-    """Where Python's Unix sockets go, if the name of Spark's folder ``temporary`` is too long for them."""
+    """Choose where Python's Unix sockets go, if the name of Spark's folder ``temporary`` is too long for them."""
     if len(str(temporary)) <= _LONGEST_SOCKET_FOLDER:
         return {}
     for folder in _SHORT_FOLDERS:
@@ -75,7 +75,7 @@ def session(app_name: str, master: str | None = None, **settings: str) -> SparkS
 
 
 def session_settings(app_name: str, master: str | None = None, **settings: str) -> dict[str, str]:
-    """What ``session`` starts Spark with, under Spark's names; it sets the environment of executors, too."""
+    """Return what ``session`` starts Spark with, by Spark's names; it sets the environment of executors, too."""
     # Without it executors may start another Python, which lacks what this one has installed.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     where = {"spark.app.name": app_name} | ({} if master is None else {"spark.master": master})

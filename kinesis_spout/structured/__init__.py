@@ -1,4 +1,4 @@
 """``format("kinesis")``: the entry (``data_source``), the columns, offsets and progress.
 
-Reading is in ``stream`` and ``batch_reader``, the sink in ``write``, per-record outcomes in ``spark.per_record``.
+Reading is in ``stream`` and ``batch_reader``, the sink in ``write``, outcomes of records in ``spark``.
 """

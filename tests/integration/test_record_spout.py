@@ -70,7 +70,7 @@ class Run:
                         return True
                 return until()
 
-            wait_until(step, "the records", seconds=240)
+            wait_until(step, "the records")
             wait_until(lambda: spout.last_error is None, "what failed for a moment to work again")
 
     def letters(self) -> list[DeadLetter]:

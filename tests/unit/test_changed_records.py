@@ -1,6 +1,7 @@
 """What was read is what is retried and dead-lettered, whatever a handler does to its record (invariant 16)."""
 
 import json
+import pickle
 import zlib
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -11,8 +12,8 @@ import pytest
 from kinesis_spout.model.record import Record
 from kinesis_spout.model.scheme import resolve
 from kinesis_spout.plain.record_spout import RecordSpout
-from kinesis_spout.spark.per_record.delivery import DeliverRecords, Round
 from kinesis_spout.spark.pickled_handler import PickledHandler
+from kinesis_spout.spark.record_outcomes import DeliverRecords
 from kinesis_spout.spark.tasks.handlers import AnyHandler, record_handler
 from tests.support.consumer.world import World
 from tests.unit.spark.driver.world import EngineWorld
@@ -153,13 +154,13 @@ def test_each_record_gives_back_what_was_read(change: Change) -> None:
         "sequenceNumber": pa.array(["7"]),
         "approximateArrivalTimestamp": pa.array([1_500_000], pa.timestamp("us", tz="UTC")),
     }
-    outcomes = DeliverRecords(handler, 10_000)([pa.RecordBatch.from_pydict(rows)])
-    of_round = Round.of(pa.Table.from_batches(outcomes))
-    ((unfinished, failed),) = of_round.failures
-    record = unfinished.record
+    (outcome,) = DeliverRecords(handler, 10_000)([pa.RecordBatch.from_pydict(rows)])
+    result = pickle.loads(outcome.column(0)[0].as_py())
+    (failed,) = result.outcome.failures
+    record = result.unfinished[0].record
 
     assert (record.data, record.partition_key, record.sequence_number) == (PAYLOAD.encode(), "key", "7")
-    assert (record.attempt, failed.attempt, of_round.delivered) == (1, 1, 1)
+    assert (record.attempt, failed.attempt, result.delivered) == (1, 1, 1)
 
 
 class _Failing:

@@ -19,7 +19,7 @@ from kinesis_spout.kinesis.read.user_records import taken_apart
 from kinesis_spout.model.record import Record, TraceContext, TracedRecord
 from kinesis_spout.model.scheme import resolve
 from kinesis_spout.spark.concurrency.concurrent_calls import ConcurrentCalls
-from kinesis_spout.spark.concurrency.record_run import RecordRun, RunRules
+from kinesis_spout.spark.concurrency.record_schedule import RecordSchedule, RunRules
 from kinesis_spout.spark.pickled_handler import PickledHandler
 from kinesis_spout.spark.tasks.handlers import (
     ArrowCollector,
@@ -257,7 +257,7 @@ def test_what_a_handler_raises_is_the_error_of_its_span_and_fails_its_record_as_
     assert [span.status.status_code for span in found][:2] == [StatusCode.ERROR, StatusCode.UNSET]
 
 
-def run_concurrently(calls: ConcurrentCalls, records: list[Record]) -> RecordRun:
+def run_concurrently(calls: ConcurrentCalls, records: list[Record]) -> RecordSchedule:
     class Notes:
         def failed(self, at: int, failure: object) -> bool:
             del at, failure
@@ -265,7 +265,9 @@ def run_concurrently(calls: ConcurrentCalls, records: list[Record]) -> RecordRun
 
         def held(self, at: int) -> None: ...
 
-    run = RecordRun(len(records), RunRules(concurrency=calls.concurrency), Notes(), bytearray(len(records)))
+    run = RecordSchedule(
+        len(records), RunRules(concurrency=calls.concurrency), Notes(), bytearray(len(records))
+    )
     calls(run, records, lambda: False)
     return run
 

@@ -6,7 +6,6 @@ from typing import Any
 import pytest
 
 from kinesis_spout import KinesisSpout
-from kinesis_spout.kinesis import KinesisClientSettings
 from kinesis_spout.model.errors import HandlerKilledWorker
 from kinesis_spout.plain.record_spout import RecordSpout
 from kinesis_spout.spark import ArrowCollector, Collector, each_record
@@ -96,10 +95,5 @@ def test_collectors_show_how_many_rows_they_were_told_of() -> None:
 
 
 def test_the_function_for_foreach_batch_shows_whose_it_is_and_where_its_letters_go() -> None:
-    client = KinesisClientSettings(
-        aws_access_key_id=SECRET, aws_secret_access_key=SECRET, aws_session_token=SECRET
-    )
-    function = each_record(
-        print, app="billing", dead_letters=f"hdfs://me:{SECRET}@nodes/dead", dead_letter_client=client
-    )
-    assert repr(function) == "each_record(app='billing', dead_letters='hdfs://***@nodes/dead')"
+    function = each_record(print, app="billing", dead_letters="hdfs://nodes/dead", **CREDENTIALS)
+    assert repr(function) == "each_record(app='billing', dead_letters='hdfs://nodes/dead')"

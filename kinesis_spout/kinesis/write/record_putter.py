@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final
 
 from kinesis_spout.kinesis.calls import ResourceNotFound, expected, stream_arguments, translated
 from kinesis_spout.kinesis.lister import KinesisShardLister
-from kinesis_spout.kinesis.retry_policy import RetryPolicy, Tries
+from kinesis_spout.kinesis.retry_policy import CallRetryPolicy, Tries
 from kinesis_spout.kinesis.write.hash_key_ranges import HashKeyRanges
 from kinesis_spout.kinesis.write.put_records import (
     COMMON_RECORD_BYTES,
@@ -47,7 +47,7 @@ _log = logging.getLogger(__name__)
 class PutCalls:
     """Calls that put records on one stream (a name or an ARN). Thread-safe, like the client."""
 
-    def __init__(self, client: "KinesisClient", stream: str, retry_policy: RetryPolicy) -> None:
+    def __init__(self, client: "KinesisClient", stream: str, retry_policy: CallRetryPolicy) -> None:
         self._client = client
         self._stream = stream
         self._retry_policy = retry_policy
@@ -134,7 +134,7 @@ class RecordPutter:
         client: "KinesisClient",
         stream: str,
         *,
-        retry_policy: RetryPolicy,
+        retry_policy: CallRetryPolicy,
         limits: CallLimits | None = None,
         order: PutOrder = PutOrder.UNORDERED,
         on_refused: OnRefused | None = None,
@@ -225,7 +225,7 @@ class RecordPutter:
 
 
 def put_all(
-    client: "KinesisClient", stream: str, entries: Iterable[Entry], retry_policy: RetryPolicy
+    client: "KinesisClient", stream: str, entries: Iterable[Entry], retry_policy: CallRetryPolicy
 ) -> None:
     """Put every entry on the stream (a name or an ARN) before returning. At least once.
 

@@ -31,7 +31,7 @@ from collections.abc import Container, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from kinesis_spout.kinesis.calls import ERRORS_BY_CODE
-from kinesis_spout.kinesis.retry_policy import RetryPolicy, Tries
+from kinesis_spout.kinesis.retry_policy import CallRetryPolicy, Tries
 from kinesis_spout.kinesis.write.hash_key_ranges import HashKeyRanges
 from kinesis_spout.kinesis.write.put_records import (
     Aggregate,
@@ -74,7 +74,7 @@ class WaitingRecords(ShardQueues):
         self,
         work: str,
         *,
-        retry_policy: RetryPolicy,
+        retry_policy: CallRetryPolicy,
         limits: CallLimits,
         order: PutOrder,
         aggregate_bytes: int | None = None,

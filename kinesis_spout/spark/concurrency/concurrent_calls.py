@@ -26,7 +26,7 @@ from kinesis_spout.model.handler import Failure, failure_of, found_at
 from kinesis_spout.model.record import Record
 from kinesis_spout.model.unfinished_work import is_coroutine_function, refuse_unfinished
 from kinesis_spout.spark.concurrency.concurrent_run import Bounds, ConcurrentRun, LookUp
-from kinesis_spout.spark.concurrency.record_run import RecordRun
+from kinesis_spout.spark.concurrency.record_schedule import RecordSchedule
 
 Call = Callable[[Record], object]
 AsyncCall = Callable[[Record], Awaitable[object]]
@@ -54,7 +54,7 @@ class ConcurrentCalls:
     def __getstate__(self) -> dict[str, Any]:
         return self.__dict__ | {"_runner": None}
 
-    def __call__(self, run: RecordRun, records: Sequence[Record], look_up: LookUp) -> None:
+    def __call__(self, run: RecordSchedule, records: Sequence[Record], look_up: LookUp) -> None:
         """``look_up`` is called about ten times a second; True: no further record may begin."""
         if self._runner is None:
             self._runner = self._made()
@@ -104,7 +104,7 @@ class _HandlerThreads:
         self._started = 0
         weakref.finalize(self, self._jobs.put, None).atexit = False
 
-    def begin(self, run: RecordRun, records: Sequence[Record]) -> "_RunOnThreads":
+    def begin(self, run: RecordSchedule, records: Sequence[Record]) -> "_RunOnThreads":
         run_on_threads = _RunOnThreads(run, records, self._bounds, call=self._call, replace=self._replace)
         for number in range(min(self._bounds.concurrency, len(records))):
             if number == self._started:
@@ -137,7 +137,7 @@ class _RunOnThreads(ConcurrentRun):
 
     def __init__(
         self,
-        run: RecordRun,
+        run: RecordSchedule,
         records: Sequence[Record],
         bounds: Bounds,
         *,
@@ -204,7 +204,7 @@ class _RunOnThreads(ConcurrentRun):
 # An event loop
 
 _GRACE_SECONDS: Final = 1.0
-"""How long a cancelled coroutine may take to end, before it is abandoned."""
+"""The time in which a cancelled coroutine may end, before it is abandoned."""
 
 
 class _HandlerLoop:
@@ -220,7 +220,7 @@ class _HandlerLoop:
         threading.Thread(target=_run_loop, args=(self._loop, needed), name=name, daemon=True).start()
         weakref.finalize(self, _end_loop, self._loop, needed).atexit = False
 
-    def begin(self, run: RecordRun, records: Sequence[Record]) -> "_RunInLoop":
+    def begin(self, run: RecordSchedule, records: Sequence[Record]) -> "_RunInLoop":
         run_in_loop = _RunInLoop(run, records, self._bounds, call=self._call, loop=self._loop)
         self._loop.call_soon_threadsafe(run_in_loop.begin_more)
         return run_in_loop
@@ -247,7 +247,7 @@ class _RunInLoop(ConcurrentRun):
 
     def __init__(
         self,
-        run: RecordRun,
+        run: RecordSchedule,
         records: Sequence[Record],
         bounds: Bounds,
         *,

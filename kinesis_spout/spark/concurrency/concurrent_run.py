@@ -2,7 +2,7 @@
 
 The task's own thread oversees the run: it looks at the clock, checks whether the driver still waits for the
 outcome, and ends deliveries that take too long. Threads, or coroutines, call the handler
-(``concurrent_calls``). All follow the rules of the run (``record_run``), under the lock of the
+(``concurrent_calls``). All follow the rules of the run (``record_schedule``), under the lock of the
 ``ConcurrentRun``, which owns it.
 
 A delivery that timed out has failed. A coroutine is cancelled, and its place is free when it has ended. A
@@ -20,10 +20,10 @@ from typing import Final
 
 from kinesis_spout.model.handler import Failure, RaisedAt
 from kinesis_spout.model.record import Record
-from kinesis_spout.spark.concurrency.record_run import RecordRun
+from kinesis_spout.spark.concurrency.record_schedule import RecordSchedule
 
 LOOK_UP_SECONDS: Final = 0.1
-"""How often a task looks up from a run."""
+"""The interval at which a task looks up from a run."""
 
 LookUp = Callable[[], bool]
 """Called now and then while records end. Returns whether no further record may begin."""
@@ -34,7 +34,7 @@ class Bounds:
     concurrency: int
     """Records at a time."""
     timeout_seconds: float | None
-    """Of a delivery; None: no limit."""
+    """The longest time of a delivery; None: no limit."""
     abandoned: Semaphore
     """One permit for each delivery that may be abandoned, until that delivery ends."""
 
@@ -42,13 +42,13 @@ class Bounds:
 class ConcurrentRun(ABC):
     """One run that is carried out. Mutable; thread-safe."""
 
-    def __init__(self, run: RecordRun, records: Sequence[Record], bounds: Bounds) -> None:
+    def __init__(self, run: RecordSchedule, records: Sequence[Record], bounds: Bounds) -> None:
         self.run = run
         self.records = records
         self.timeout_seconds = bounds.timeout_seconds
         self.abandoned = bounds.abandoned
         self.lock = Lock()
-        """Of the run."""
+        """Guards the run."""
         self.changed = Condition(self.lock)
         """Notified when waiting threads may continue, and when the run is over."""
 

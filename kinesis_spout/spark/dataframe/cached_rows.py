@@ -14,7 +14,7 @@ import pickle
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -27,9 +27,9 @@ from kinesis_spout.kinesis.read.arrow import user_sequence_at
 from kinesis_spout.model.columns import HANDLED_SCHEMA
 from kinesis_spout.model.errors import HandlerKilledWorker, InvalidConfig
 from kinesis_spout.model.record import Record
+from kinesis_spout.ports import Page
 from kinesis_spout.processes.worker_log import print_log_lines
-from kinesis_spout.spark.dataframe.caching_delivery import CachingDelivery, Run
-from kinesis_spout.spark.rows import records_of
+from kinesis_spout.spark.tasks.arrow_delivery import ArrowRows, ColumnsDelivery, records_of
 from kinesis_spout.spark.tasks.delivery import DeliverySettings
 from kinesis_spout.spark.tasks.jobs import SparkGone
 from kinesis_spout.spark.tasks.task import TaskSettings, run_slices
@@ -38,17 +38,82 @@ from kinesis_spout.structured.schema import columns_of
 from kinesis_spout.structured.stream.partitions import in_chunks
 from shard_state import SequenceNumber, SliceKind, SlicePlan
 
+if TYPE_CHECKING:
+    from kinesis_spout.kinesis import PollingShardGetter
+
 _Outcomes = dict[str, list[bytes]]
 """Pickled ``CachedSlice``s, by the tag of their batch."""
 
 RowId = tuple[str, str, int | None]
-"""Of a record: its shard's id, its sequence number, and its index in an aggregated record if it came in one."""
+"""The id of a record: of its shard, its sequence number, and its index in an aggregated record, if any."""
 
 RowNumber = tuple[str, int | None]
 """A ``RowId`` without the shard's id."""
 
 Wanted = dict[str, set[RowNumber]]
 """Rows that are looked for, by their shards' ids."""
+
+
+@dataclass(frozen=True, slots=True)
+class RowRun:
+    """Kept rows of a slice that were read one after the other, with nothing passed over in between."""
+
+    row: int
+    """The first one's number among the slice's kept rows."""
+    index: int
+    """Its number among the records read in the slice."""
+    previous: SequenceNumber | None
+    """The record read before it; None for the first of the slice."""
+
+
+class CachingDelivery(ColumnsDelivery):
+    """Acks every record of a slice, and keeps it as a row. Mutable.
+
+    The user can fail every row: so there are, and are fetched, no more rows than failures can be kept.
+    """
+
+    def __init__(self, plan: SlicePlan, settings: DeliverySettings) -> None:
+        super().__init__(plan, settings)
+        self._most_rows = plan.max_failures if plan.room is None else plan.room
+        # On its way to the one row of a probe it passes over all others.
+        self._most_fetched = plan.limit if plan.deliveries is not None else min(plan.limit, self._most_rows)
+        self._fetched = 0
+        self.batches: list[pa.RecordBatch] = []
+        self.runs: list[RowRun] = []
+
+    @property
+    def attempts(self) -> dict[SequenceNumber, int]:
+        """Earlier deliveries of records; those that never were are missing."""
+        return self._attempts
+
+    @property
+    def room(self) -> bool:
+        return super().room and self.delivered < self._most_rows
+
+    def fetch(self, getter: "PollingShardGetter", limit: int) -> Page:
+        page = super().fetch(getter, min(limit, self._still_to_fetch))
+        self._fetched += len(page.records)
+        return page
+
+    def wants_more_than(self, page: Page) -> bool:
+        del page
+        return self._still_to_fetch > 0
+
+    def deliver_run(self, run: Sequence[Record], until: float) -> int:
+        del until
+        rows = ArrowRows.of(run[: self._most_rows - self.delivered])
+        latest = self.runs[-1] if self.runs else None
+        if latest is None or self.count - latest.index != self.delivered - latest.row:
+            self.runs.append(RowRun(self.delivered, self.count, self.last))
+        self.batches.append(rows.batch)
+        self.delivered += len(rows)
+        self.count += len(rows)
+        self.last = user_sequence_at(rows.batch, len(rows) - 1)
+        return len(rows)
+
+    @property
+    def _still_to_fetch(self) -> int:
+        return self._most_fetched - self._fetched
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,7 +124,7 @@ class CachedSlice:
     partition: int
     blocks: range
     """The slice's blocks among those of the partition."""
-    runs: tuple[Run, ...]
+    runs: tuple[RowRun, ...]
     attempts: Mapping[SequenceNumber, int]
     """Earlier deliveries; records that had none are missing."""
 
@@ -245,7 +310,7 @@ class _Search:
         self._numbers = pa.array(sorted({number for number, _ in wanted}), pa.string())
         self._rows = 0
         self._last: SequenceNumber | None = None
-        """Of the rows looked through so far."""
+        """The last of the rows looked through so far."""
 
     def found_in(self, batch: pa.RecordBatch) -> Iterator[FoundRow]:
         rows = pc.indices_nonzero(pc.is_in(batch.column("sequenceNumber"), value_set=self._numbers))

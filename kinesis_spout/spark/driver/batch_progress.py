@@ -7,7 +7,6 @@ from typing import Any, Final
 from kinesis_spout.consumer.counters import Counters
 from kinesis_spout.consumer.trouble_reports import trouble_text
 from kinesis_spout.spark.driver.driver_shards import DriverShards
-from kinesis_spout.spark.driver.running_batches import Batch
 from kinesis_spout.spark.tasks.work import WorkResult
 
 _OUTCOMES: Final = {
@@ -28,7 +27,8 @@ def totals_of(counters: Counters) -> dict[str, int]:
 def batch_progress(
     *,
     name: str,
-    batch: Batch,
+    number: int,
+    started: float,
     results: Sequence[WorkResult],
     shards: DriverShards,
     before: Counters,
@@ -36,7 +36,7 @@ def batch_progress(
     """Metrics have the names of Databricks' Kinesis source. ``before``: counters at the last progress."""
     consumer = shards.consumer
     counters, trouble, stream = consumer.counters, consumer.trouble, consumer.stream
-    seconds = consumer.now - batch.started
+    seconds = consumer.now - started
     totals = totals_of(counters)
     rows = sum(result.delivered for result in results)
     behind = [shard.view.millis_behind_latest or 0 for shard in shards.by_id.values()]
@@ -55,7 +55,7 @@ def batch_progress(
     return {
         "name": name,
         "timestamp": datetime.now(UTC).isoformat(timespec="milliseconds"),
-        "batchId": batch.number,
+        "batchId": number,
         "numInputRows": rows,
         "processedRowsPerSecond": rows / seconds if seconds > 0 else 0.0,
         "durationMs": {"triggerExecution": round(seconds * 1000)},

@@ -1,4 +1,4 @@
-"""How many micro-batches of an application run at a time, however many engines it has.
+"""The number of micro-batches that an application runs at a time, however many engines it has.
 
 An engine that gets no slot queues up, once; a freed slot belongs to the first of the queue, which is woken
 and asks again. So every stream with work has its turn, and a busy one waits for the others.

@@ -1,4 +1,4 @@
-"""What the driver itself holds of the owned shards, and when it looks at each again.
+"""The driver's part of the owned shards, and when it looks at each again.
 
 ``shard_reading`` decides who reads a shard. A page that the driver fetched waits here until a slice carries it
 away. The driver asks for a small page only. If that comes back full, it drops the page, and executors read the
@@ -8,23 +8,25 @@ it takes the longest.
 
 from collections import deque
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import inf
 from typing import Final, NamedTuple, Self
 
 from kinesis_spout.consumer.consumer import Consumer
+from kinesis_spout.consumer.limits.record_age import RecordAge
 from kinesis_spout.kinesis.read.polled_getter import FRESH, Cursor
+from kinesis_spout.kinesis.read.user_records import HashKeys
 from kinesis_spout.model.errors import KinesisSpoutError
 from kinesis_spout.model.record import Record
 from kinesis_spout.ports import Page, ShardGetter
 from kinesis_spout.spark.driver.engine_settings import WORTH_A_JOB_BYTES, EngineSettings
 from kinesis_spout.spark.driver.retry_data import RetryBuffer
-from kinesis_spout.spark.driver.shard_reading import ReadEvent, ReadState, after
+from kinesis_spout.spark.driver.shard_reading import TRANSITIONS, ReadEvent, ReadState
 from kinesis_spout.spark.tasks.work import WorkResult, WorkSlice, before_bound
 from shard_state import ShardBound, SliceKind, SlicePlan
 
 _FIRST_BYTES: Final = 100 * 1024
-"""So much of a shard the driver reads, and sends to a task, before it leaves the shard to the executors."""
+"""The driver reads so much of a shard, and sends it to a task, before it leaves the shard to the executors."""
 _FEWEST_RECORDS: Final = 10
 
 
@@ -34,7 +36,7 @@ class HeldPages:
 
 
 class TipView(NamedTuple):
-    """What the pages of a shard have shown. Times are monotonic."""
+    """A view of a shard by its pages. Times are monotonic."""
 
     tip_seen_at: float = -1.0
     """When the driver last began a poll that found nothing new at the tip."""
@@ -88,31 +90,31 @@ class DriverShard:
         self.records: deque[Record] = deque()
         """Fetched and not yet carried away."""
         self.size_bytes = 0
-        """Of these."""
+        """The size of these."""
         self.has_news = False
         """Kinesis has pushed something since the last poll began."""
         self.view = TipView()
         self.times = ShardTimes()
         self.cursor = FRESH
-        """Where executors continue, or the driver once nothing waits in ``records``: at the shard's position."""
+        """Executors continue here, or the driver once nothing waits in ``records``: at the shard's position."""
         self.error: KinesisSpoutError | None = None
         """The last error that is being retried."""
         self._held = held or HeldPages()
 
     @property
     def may_poll(self) -> bool:
-        """Whether the driver may poll. Pushed records may join those that wait, unless these are many."""
+        """Return whether the driver may poll. Pushed records may join those that wait, unless these are many."""
         if self.reading is not ReadState.TIP:
             return False
         return not self.records or (self.has_news and self.size_bytes < WORTH_A_JOB_BYTES)
 
     @property
     def first_records(self) -> int:
-        """How many records tell the driver that executors should read the shard from here on."""
+        """The number of records that tell the driver that executors should read the shard from here on."""
         return max(_FEWEST_RECORDS, int(_FIRST_BYTES / self.view.record_bytes))
 
     def all_goes_out(self, works: Iterable[WorkSlice]) -> bool:
-        """Whether nothing more waits here, nor behind it, once these slices have gone out."""
+        """Return whether nothing more waits here, nor behind it, once these slices have gone out."""
         carried = sum(len(work.records) for work in works if work.plan.kind is SliceKind.CARRIED)
         return self.reading is not ReadState.ENDED and len(self.records) <= carried
 
@@ -216,7 +218,7 @@ class DriverShard:
         self.error = None
 
     def _on(self, event: ReadEvent) -> None:
-        self.reading = after(self.reading, event)
+        self.reading = TRANSITIONS[self.reading, event]
 
     def _close_getter(self) -> None:
         if self.getter is not None:
@@ -248,3 +250,29 @@ class DriverShards:
 
     def kept_bytes(self) -> int:
         return self.consumer.letters.size_bytes + self.retry_data.size_bytes + self.held.size_bytes
+
+    def work(self, plan: SlicePlan) -> WorkSlice:
+        """Return what travels to the executors for a slice of a shard that is still owned."""
+        consumer, shard, age = self.consumer, self.by_id[plan.shard_id], None
+        if not consumer.manager.blame.is_troubled:  # Otherwise nothing is given up now.
+            age = RecordAge.of(consumer.config, consumer.ports.clock.time())
+        if plan.kind is SliceKind.READ:
+            shard.slice_goes_out()
+            state = consumer.manager.shard(plan.shard_id)
+            hash_keys = None if state is None else HashKeys.to_check(state.shard)
+            cursor = self._paced(shard.cursor, plan.shard_id)
+            return WorkSlice(plan=plan, age=age, cursor=cursor, hash_keys=hash_keys)
+        if plan.kind is SliceKind.CARRIED:
+            return WorkSlice(plan=plan, age=age, records=shard.carried(plan.limit))
+        kept = (self.retry_data.get(plan.shard_id, retry.sequence) for retry in plan.retries)
+        return WorkSlice(plan=plan, age=age, records=tuple(record for record in kept if record is not None))
+
+    def _paced(self, cursor: Cursor, shard_id: str) -> Cursor:
+        """Set how fast executors read on, and not before the driver's own reads since are paid for."""
+        paces = self.consumer.ports.paces
+        return replace(
+            cursor,
+            not_before=max(cursor.not_before, paces.not_before(shard_id)),
+            pace=paces.elsewhere,
+            throttled_to=paces.of(shard_id).throttled_to,
+        )

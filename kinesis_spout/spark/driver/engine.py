@@ -37,7 +37,7 @@ from shard_state import SliceKind, SlicePlan
 _CANCEL_AGAIN_SECONDS: Final = 0.5
 _CAUGHT_UP_CHECK_SECONDS: Final = 0.05
 _UNCERTAIN_SECONDS: Final = 0.02
-"""How often to check whether ZooKeeper has answered, while the shards can be another's."""
+"""The interval at which to check whether ZooKeeper has answered, while the shards can be another's."""
 _RECENT_PROGRESS: Final = 100
 
 _log = logging.getLogger(__name__)
@@ -74,7 +74,7 @@ class MicroBatchEngine:
         self._ended = threading.Event()
         self._on_end = on_end
         self.is_done = False
-        """Whether the engine has ended because the run has come up to its `until`."""
+        """True if the engine has ended because the run has come up to its `until`."""
         self._shards = DriverShards(consumer, settings)
         self._tip = TipPoller(self._shards, call=self._calls.put, wake=self._wake)
         self._planner = BatchPlanner(self._shards, self._tip)
@@ -125,7 +125,7 @@ class MicroBatchEngine:
 
     @property
     def runs_handler(self) -> bool:
-        """Whether this thread runs a batch now: its handler, if it runs on the driver, is the caller."""
+        """Return whether this thread runs a batch now: its handler, if it runs on the driver, is the caller."""
         return self._running.runs_here
 
     @property
@@ -145,7 +145,7 @@ class MicroBatchEngine:
         self.consumer.check()
 
     def is_caught_up(self, since: float) -> bool:
-        """Whether everything that was in this member's shards at the monotonic time ``since`` is finished."""
+        """Return whether all that was in this member's shards at the monotonic time ``since`` is finished."""
         with self.consumer.lock:
             manager = self._manager
             if not manager.idle or manager.unresolved or self._planner.planned:
@@ -330,7 +330,7 @@ class MicroBatchEngine:
             if self._shards.of(plan) is None:
                 self._planner.grants.not_sent(plan)
             else:
-                works.append(self._planner.work(plan))
+                works.append(self._shards.work(plan))
         if works:
             if self._ticks is not None:
                 self._advance(self._ticks, works, now)
@@ -386,7 +386,12 @@ class MicroBatchEngine:
         results = self._settling.done(batch, results, now, stopping=self._stopping.is_set())
         self._look_again(batch.plans, now)
         progress = batch_progress(
-            name=self._name, batch=batch, results=results, shards=self._shards, before=self._counted
+            name=self._name,
+            number=batch.number,
+            started=batch.started,
+            results=results,
+            shards=self._shards,
+            before=self._counted,
         )
         self._counted = copy(self.consumer.counters)
         self.recent_progress.append(progress)

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Final
 
 WORTH_A_JOB_BYTES: Final = 1024 * 1024
-"""So many pushed bytes wait no longer: handling them costs more than the job does."""
+"""Pushed bytes that wait no longer: handling them costs more than the job does."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -22,19 +22,20 @@ class EngineSettings:
     driver_reads_all: bool = False
     """Executors read nothing fresh, whatever the backlog: what is pushed, is pushed to the driver."""
     gather_seconds: float = 0.05
-    """How long records wait for those of other shards, so that one job takes them all."""
+    """The time for which records wait for those of other shards, so that one job takes them all."""
     spacing_seconds: float = 0.12
-    """How far apart jobs begin that carry what was pushed. One costs about 50 ms of CPU, however few records it
-    carries; a record waits for half the spacing at a steady trickle, and not at all when it comes alone."""
+    """The time between the beginnings of jobs that carry what was pushed. One costs about 50 ms of CPU, however
+    few records it carries; a record waits for half the spacing at a steady trickle, and not at all when it comes
+    alone."""
     batch_timeout_seconds: float | None
     quick_deaths: int = 16
-    """So many jobs may die in a row, with nothing handled in between, before that is an outage: what it
+    """Jobs that may die in a row, with nothing handled in between, before that is an outage: what it
     takes to halve 10,000 records down to one."""
     death_backoff_seconds: float = 0.5
-    """How long a shard rests in an outage after a job of its slices died; twice as long after each further."""
+    """The rest of a shard in an outage after a job of its slices died; twice as long after each further one."""
     death_backoff_cap_seconds: float = 30.0
     abandon_seconds: float = 30.0
-    """How long a stop waits for cancelled batches."""
+    """The time for which a stop waits for cancelled batches."""
 
     def rest_after(self, deaths: int) -> float:
         """``deaths``: dead jobs since records were last handled. No rest while a killer is searched for."""

@@ -1,4 +1,4 @@
-"""What the next micro-batches are made of, and when to plan them.
+"""Plans of the next micro-batches: of what, and when.
 
 A Spark job costs far more than a slice, so what comes at nearly the same time goes out in one: records that
 polls bring wait for the other polls that are under way, and retries for others that are about due,
@@ -16,19 +16,15 @@ worth it: a quarter of what a window holds (``consumer.limits.rate_window``), or
 
 from collections import deque
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Final
 
 from kinesis_spout.consumer.limits.delivery_rate import DeliveryRate, Grant
-from kinesis_spout.consumer.limits.record_age import RecordAge
 from kinesis_spout.consumer.ports import LONGEST_TURN_SECONDS
-from kinesis_spout.kinesis.read.polled_getter import Cursor
-from kinesis_spout.kinesis.read.user_records import HashKeys
 from kinesis_spout.spark.driver.driver_shards import DriverShards
 from kinesis_spout.spark.driver.engine_settings import WORTH_A_JOB_BYTES
 from kinesis_spout.spark.driver.tip_poller import TipPoller
-from kinesis_spout.spark.tasks.work import WorkResult, WorkSlice
-from shard_state import SliceKind, SlicePlan
+from kinesis_spout.spark.tasks.work import WorkResult
+from shard_state import SlicePlan
 
 _SHORTEST_WAIT_SECONDS: Final = 0.001
 _PATIENCE_WHILE_RUNNING: Final = 8.0
@@ -130,32 +126,6 @@ class BatchPlanner:
         # Records that came meanwhile are being read, which takes no call: they are here in a moment.
         return due_at + self._settings.gather_seconds if self._tip.is_polling else due_at
 
-    def work(self, plan: SlicePlan) -> WorkSlice:
-        """What travels to the executors for a slice of a shard that is still owned."""
-        consumer, shard, age = self._consumer, self._shards.by_id[plan.shard_id], None
-        if not self._manager.blame.is_troubled:  # Otherwise nothing is given up now.
-            age = RecordAge.of(consumer.config, consumer.ports.clock.time())
-        if plan.kind is SliceKind.READ:
-            shard.slice_goes_out()
-            state = self._manager.shard(plan.shard_id)
-            hash_keys = None if state is None else HashKeys.to_check(state.shard)
-            cursor = self._paced(shard.cursor, plan.shard_id)
-            return WorkSlice(plan=plan, age=age, cursor=cursor, hash_keys=hash_keys)
-        if plan.kind is SliceKind.CARRIED:
-            return WorkSlice(plan=plan, age=age, records=shard.carried(plan.limit))
-        kept = (self._retry_data.get(plan.shard_id, retry.sequence) for retry in plan.retries)
-        return WorkSlice(plan=plan, age=age, records=tuple(record for record in kept if record is not None))
-
-    def _paced(self, cursor: Cursor, shard_id: str) -> Cursor:
-        """Set how fast executors read on, and not before the driver's own reads since are paid for."""
-        paces = self._consumer.ports.paces
-        return replace(
-            cursor,
-            not_before=max(cursor.not_before, paces.not_before(shard_id)),
-            pace=paces.elsewhere,
-            throttled_to=paces.of(shard_id).throttled_to,
-        )
-
 
 class DeliveryGrants:
     """The grants of one stream's slices: requested at planning, paid when a slice ends. Mutable."""
@@ -170,7 +140,7 @@ class DeliveryGrants:
         """When to plan again if something can wait for a grant; None: nothing waits for one."""
 
     def ask(self, now: float) -> int | None:
-        """How many deliveries may be planned now; None: any number. ``planned`` follows."""
+        """Return the number of deliveries that may be planned now; None: any number. ``planned`` follows."""
         if not self._rate.is_limited:
             return None
         self._grant = self._rate.granted(self._stream, now, worth=_WORTH_A_JOB)

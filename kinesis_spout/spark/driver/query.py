@@ -79,7 +79,7 @@ class SpoutQuery(RunningQuery):
     ) -> None:
         super().__init__(name, run_id)
         self.monitored = monitored or Monitored()
-        """What answers for it over HTTP, until it is stopped; what stands on it may answer there, too."""
+        """Answers for it over HTTP, until it is stopped; what stands on it may answer there, too."""
         self._config = config
         self._streams = streams
 
@@ -111,12 +111,12 @@ class SpoutQuery(RunningQuery):
 
     @property
     def isActive(self) -> bool:  # noqa: N802
-        """Whether the query runs: it was neither stopped nor ended by an error, nor has it come up to its end."""
+        """Return whether the query runs: not stopped, not ended by an error, and not come up to its end."""
         return not self._streams.is_closed and self._streams.error is None
 
     @property
     def is_done(self) -> bool:
-        """Whether the query reached its end: everything up to its `until` is finished, and that is stored."""
+        """Return whether the query reached its end: all up to its `until` is finished, and that is stored."""
         return self._streams.is_closed and self._streams.is_done
 
     def _status_while_active(self) -> dict[str, Any]:

@@ -24,15 +24,15 @@ from kinesis_spout.spark.tasks.work import WorkResult, WorkSlice
 from shard_state import SliceKind, SliceOutcome, SlicePlan
 
 _REREAD_SECONDS: Final = 5.0
-"""How long a batch may spend on rereading retries. The rest comes later."""
+"""The longest time that a batch spends on rereading retries. The rest comes later."""
 _LOOK_SECONDS: Final = 1.0
-"""How often to look for batches to cancel, at least."""
+"""The interval at which to look for batches to cancel, at least."""
 _FULL_SECONDS: Final = 1.0
-"""So much handling makes a full batch."""
+"""The handling time that makes a full batch."""
 _FULL_LASTS: Final = 1.6
-"""How many times its time a full batch lasts: the last page of each slice has a share beyond it."""
+"""A full batch lasts so many times its time: the last page of each slice has a share beyond it."""
 _OVERHEAD_SECONDS: Final = 1.0
-"""Of a job, and of the last read."""
+"""The overhead of a job, and of the last read."""
 _NEWEST_COUNTS: Final = 0.3
 """The weight of the newest batch in the estimate."""
 
@@ -43,19 +43,19 @@ class Batch:
     tag: str
     works: list[WorkSlice]
     plans: list[SlicePlan]
-    """Of these."""
+    """The plans of these."""
     started: float
     """Monotonic."""
     rounds: int = 1
-    """How many of its tasks follow one another on a core."""
+    """The number of its tasks that follow one another on a core."""
     is_full: bool = True
-    """Whether it may use up the time of a micro-batch: it reads, or handles much."""
+    """True if it may use up the time of a micro-batch: it reads, or handles much."""
     began: float | None = None
     """When its first task was seen to run; its time-out counts from there."""
     cancelled_for: str | None = None
     """Why it was cancelled; None if it was not."""
     is_lost: bool = False
-    """Whether none of its shards is owned any more: nobody takes in its outcome."""
+    """True if none of its shards is owned any more: nobody takes in its outcome."""
 
 
 class RunningBatches:
@@ -94,7 +94,7 @@ class RunningBatches:
 
     @property
     def runs_here(self) -> bool:
-        """Whether this thread runs a batch now. Any thread may ask."""
+        """Return whether this thread runs a batch now. Any thread may ask."""
         return getattr(self._this_thread, "runs", False)
 
     def launch(self, works: list[WorkSlice], now: float) -> None:
@@ -213,7 +213,10 @@ class RunningBatches:
                 worth_a_task_seconds=self._runner.worth_a_task_seconds,
             )
             batch.rounds = math.ceil(len(packs) / parallelism)
-            batch.is_full = self._handling.is_full(works)
+            batch.is_full = self._handling.is_full(
+                sum(len(work.records) for work in works),
+                reads=any(work.plan.kind is SliceKind.READ for work in works),
+            )
             ended = self._runner.run(batch.tag, packs)
             self._handling.took(ended)
             results += ended
@@ -246,14 +249,14 @@ class HandlingTime:
         before = self._seconds_a_record
         self._seconds_a_record = newest if before is None else before + _NEWEST_COUNTS * (newest - before)
 
-    def is_full(self, works: Sequence[WorkSlice]) -> bool:
-        if any(work.plan.kind is SliceKind.READ for work in works):
-            return True
-        records = sum(len(work.records) for work in works)
-        return self._seconds_a_record is not None and records * self._seconds_a_record > _FULL_SECONDS
+    def is_full(self, records: int, *, reads: bool) -> bool:
+        """Return whether a batch that carries so many records may use up the time of a micro-batch."""
+        return reads or (
+            self._seconds_a_record is not None and records * self._seconds_a_record > _FULL_SECONDS
+        )
 
     def tasks_worth(self, records: int, worth_a_task_seconds: float) -> float:
-        """How many tasks so many records are worth; infinite while nothing is known of the handler."""
+        """The number of tasks that so many records are worth; infinite while nothing is known of the handler."""
         if self._seconds_a_record is None:
             return math.inf
         return records * self._seconds_a_record / worth_a_task_seconds

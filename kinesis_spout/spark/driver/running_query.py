@@ -11,7 +11,7 @@ from kinesis_spout.model.errors import InvalidConfig
 from kinesis_spout.processes.stop_signals import stop_signals
 
 _LOOK_SECONDS: Final = 0.2
-"""How often it is looked whether a signal came."""
+"""The interval of looks for a signal."""
 
 
 class RunningQuery(Handle):
@@ -42,16 +42,16 @@ class RunningQuery(Handle):
     @property
     @abstractmethod
     def isActive(self) -> bool:  # noqa: N802
-        """Whether the query runs: it was neither stopped nor ended by an error, nor has it come up to its end."""
+        """Return whether the query runs: not stopped, not ended by an error, and not come up to its end."""
 
     @property
     @abstractmethod
     def is_done(self) -> bool:
-        """Whether the query reached its end: everything up to its `until` is finished, and that is stored."""
+        """Return whether the query reached its end: all up to its `until` is finished, and that is stored."""
 
     @property
     def status(self) -> dict[str, Any]:
-        """What the query is doing now, or how it ended: message, isDataAvailable, isTriggerActive."""
+        """The query's present work, or how it ended: message, isDataAvailable, isTriggerActive."""
         if self.isActive:
             return self._status_while_active()
         error = self.exception()

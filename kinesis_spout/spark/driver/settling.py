@@ -1,4 +1,4 @@
-"""What a batch that has ended means for its records: acked, retried, given up, or planned again.
+"""Outcomes of a batch that has ended, for its records: acked, retried, given up, or planned again.
 
 Where a worker has died, some slices come back with the record that was under way: that one is to blame. How
 far the others came is unknown: they are planned again, and halved if they die alone
@@ -42,9 +42,9 @@ class Settling:
         self._tip = tip
         self._settings = shards.settings
         self.deaths = 0
-        """How many jobs have died since records were handled last."""
+        """The number of jobs that have died since records were handled last."""
         self._outages = 0
-        """How many batches could not run since one could."""
+        """The number of batches that could not run since one could."""
         self._outage: KinesisSpoutError | None = None
         """Why the last of them could not."""
 

@@ -1,4 +1,4 @@
-"""Who reads an owned shard, as a table.
+"""The reader of an owned shard, as a table.
 
 At its tip the driver polls a shard: a cheap call every poll period, no Spark job while nothing comes. A backlog is
 read by executors, in slices. Each of them goes on where the other stopped, and never do both read.
@@ -19,7 +19,7 @@ from typing import Final
 
 
 class ReadState(Enum):
-    """Who reads a shard. Every owned shard is in exactly one of these."""
+    """The reader of a shard. Every owned shard is in exactly one of these states."""
 
     TIP = auto()
     """The driver, when its next poll is due. None is under way."""
@@ -37,7 +37,7 @@ class ReadState(Enum):
 
 
 class ReadEvent(Enum):
-    """What may happen to the reading of a shard."""
+    """An event of the reading of a shard."""
 
     POLL = auto()
     PAGE = auto()
@@ -48,7 +48,7 @@ class ReadEvent(Enum):
     FAIL = auto()
     """The poll ended with an error."""
     DROP = auto()
-    """What the driver has read, and no slice has carried away, is to be read again."""
+    """The driver's records that no slice has carried away are to be read again."""
     SLICE = auto()
     """A slice that reads goes out."""
     SLICE_OVER = auto()
@@ -77,7 +77,3 @@ TRANSITIONS: Final[dict[tuple[ReadState, ReadEvent], ReadState]] = {
     (_R.ENDED, _E.DROP): _R.TIP,
 }
 """Total: every state answers every event. A pair that maps to its own state changes nothing."""
-
-
-def after(reading: ReadState, event: ReadEvent) -> ReadState:
-    return TRANSITIONS[reading, event]

@@ -26,7 +26,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LongTaskAddress:
-    """Where a driver hands out slices, and to which task; travels to the executors."""
+    """The place where a driver hands out slices, and to which task; travels to the executors."""
 
     machine: Machine
     key: bytes = field(repr=False)
@@ -44,17 +44,17 @@ class Hello:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HandedPack:
-    """What the driver sends. Answered by a list of ``WorkResult``, one for each slice."""
+    """A message of the driver. Answered by a list of ``WorkResult``, one for each slice."""
 
     number: int
-    """Of the micro-batch; its notes have it."""
+    """The micro-batch's number; its notes have it."""
     pack: list[WorkSlice]
     recovers: bool = False
     """An earlier attempt had this pack when it died: its notes are read, and no handler is called."""
 
 
 class HeldTask:
-    """What a long task does. Picklable.
+    """The work of a long task. Picklable.
 
     It yields one line if the driver cannot be reached, and nothing otherwise. ``silent_seconds``: after so
     long without slices the driver is gone.

@@ -22,8 +22,8 @@ from kinesis_spout.spark.tasks.work import WorkResult, WorkSlice
 IDLE_SECONDS: Final = 1.0
 """After so long without a micro-batch a task is given up."""
 BUSY_SECONDS: Final = 0.25
-"""How long a micro-batch waits for the one before, or for the end of the task before. Another job possibly needs
-another Python worker, which takes longer to start."""
+"""The time for which a micro-batch waits for the one before, or for the end of the task before. Another job
+possibly needs another Python worker, which takes longer to start."""
 _ENDING_SECONDS: Final = 1.0
 """The job of a task that was given up ends within milliseconds."""
 _HELLO_SECONDS: Final = 10.0
@@ -48,7 +48,7 @@ class LongTask:
 
     def __init__(self, tag: str, job: HandlerJob, address: LongTaskAddress) -> None:
         self.tag = tag
-        """Of its Spark job."""
+        """The tag of its Spark job."""
         self.job = job
         self.address = address
         self._changed = threading.Condition()
@@ -56,7 +56,7 @@ class LongTask:
         self._handed = 0
         self._busy_with: str | None = None
         self._waiting = 0
-        """How many micro-batches wait for that one."""
+        """The number of micro-batches that wait for that one."""
         self._is_sent = False
         self._given_up_at: float | None = None
         self._has_ended = False
@@ -65,19 +65,19 @@ class LongTask:
 
     @property
     def is_over(self) -> bool:
-        """Whether it takes no more micro-batches."""
+        """Return whether it takes no more micro-batches."""
         with self._changed:
             return self._given_up_at is not None or self._has_ended
 
     @property
     def is_ending(self) -> bool:
-        """Whether it was given up, has nothing under way, and its job has not ended yet."""
+        """Return whether it was given up, has nothing under way, and its job has not ended yet."""
         with self._changed:
             return self._given_up_at is not None and self._busy_with is None and not self._has_ended
 
     @property
     def is_stuck(self) -> bool:
-        """Whether it has been ending for so long that its machine may be lost.
+        """Return whether it has been ending for so long that its machine may be lost.
 
         Spark notices that after ``spark.network.timeout``, two minutes.
         """
@@ -93,16 +93,16 @@ class LongTask:
 
     @property
     def handed(self) -> int:
-        """How many micro-batches it was to get."""
+        """The number of micro-batches that it was to get."""
         return self._handed
 
     def has(self, tag: str) -> bool:
-        """Whether it has this micro-batch under way, or is about to get it."""
+        """Return whether it has this micro-batch under way, or is about to get it."""
         with self._changed:
             return self._busy_with == tag
 
     def handles(self, tag: str) -> bool:
-        """Whether this micro-batch was sent to it, and is under way."""
+        """Return whether this micro-batch was sent to it, and is under way."""
         with self._changed:
             return self._busy_with == tag and self._is_sent
 

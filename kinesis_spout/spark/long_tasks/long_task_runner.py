@@ -51,39 +51,39 @@ from shard_state import SliceKind
 _WORTH_A_TASK_SECONDS: Final = 0.05
 """The handling time that justifies another task, and with it a Spark job."""
 _CLOSE_SECONDS: Final = 0.6
-"""How soon after the end of a small micro-batch the next one comes where a task is worth its core."""
+"""A task is worth its core where a micro-batch follows the end of a small one within that time."""
 _LOOK_SECONDS: Final = 1.0
-"""How often to look whether others wait for a core."""
+"""The interval at which to look whether others wait for a core."""
 _REST_SECONDS: Final = 10.0
-"""How long no long task begins after others have waited, or a worker has died."""
+"""The time for which no long task begins after others have waited, or a worker has died."""
 _SILENT_SECONDS: Final = 60.0
 """A task that is handed nothing for so long ends: it lives no longer where its driver is gone without a word."""
 _END_SECONDS: Final = 2.0
-"""How long a stop waits for the job's end."""
+"""The time for which a stop waits for the job's end."""
 
 _log = logging.getLogger(__name__)
 
 
 class Jobs(BatchRunner, Protocol):
-    """What runs all other micro-batches."""
+    """The runner of all other micro-batches."""
 
     def job(self, tag: str, tasks: int) -> HandlerJob:
-        """What a job under ``tag`` runs, of so many tasks."""
+        """Return the work of a job under ``tag``, of so many tasks."""
         ...
 
 
 class Cluster(Protocol):
-    """Where long tasks run."""
+    """A cluster in which long tasks run."""
 
     @property
     def tasks(self) -> LongTasks: ...
 
     def slots(self) -> int:
-        """How many tasks can run at a time now."""
+        """Return the number of tasks that can run at a time now."""
         ...
 
     def has_waiting_tasks(self) -> bool:
-        """Whether some task, of any job, waits for a slot."""
+        """Return whether some task, of any job, waits for a slot."""
         ...
 
     def run(self, tag: str, task: HeldTask) -> list[str]:
@@ -115,7 +115,7 @@ class LongTaskRunner:
         self._task: LongTask | None = None
         self._lives_until = -inf
         self._jobs_running = 0
-        """Of micro-batches that are not small."""
+        """The number of micro-batches under way that are not small."""
         self._small_at = -inf
         """When the last small one ended."""
         self._rests_until = self._looks_at = clock()
@@ -177,7 +177,7 @@ class LongTaskRunner:
         self._jobs.close()
 
     def _comes_slowly(self, now: float) -> bool:
-        """Whether a small micro-batch would be handed over now."""
+        """Return whether a small micro-batch would be handed over now."""
         if self._is_closed or self._jobs_running or now < self._rests_until:
             return False
         return now - self._small_at <= _CLOSE_SECONDS or not (self._task is None or self._task.is_over)
@@ -250,7 +250,7 @@ class LongTaskRunner:
         try:
             held = HeldTask(task.job.run_slices, task.address, silent_seconds=_SILENT_SECONDS)
             said = self._cluster.run(task.tag, held)
-        except Exception as raised:  # noqa: BLE001 - whoever waits for outcomes raises it
+        except Exception as raised:  # noqa: BLE001 - the thread that waits for outcomes raises it
             error = raised
             self._rest()
         else:

@@ -1,4 +1,4 @@
-"""Where Spark runs long tasks: how many it can, who waits for a core, and whether its settings allow them."""
+"""Spark's part in long tasks: how many it can run, who waits for a core, and whether its settings allow them."""
 
 import logging
 from typing import Any, Final
@@ -71,7 +71,7 @@ def with_long_tasks(jobs: Jobs, context: SparkContext, *, life_seconds: float) -
 
 
 def long_tasks_of(context: SparkContext) -> LongTasks | None:
-    """Of a context's application; None where Spark may start a task twice, or encrypts what it sends."""
+    """Return those of an application; None where Spark may start a task twice, or encrypts what it sends."""
     conf = context.getConf()
     is_encrypted = any(conf.get(name, "false") == "true" for name in _ENCRYPTION)
     if conf.get("spark.speculation", "false") == "true" or (is_encrypted and not is_local(context)):

@@ -5,16 +5,16 @@ A row becomes a ``Record`` only where records must be checked one by one, or whe
 
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
+from itertools import repeat
 from typing import TYPE_CHECKING, Final, overload
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from kinesis_spout.kinesis.read.arrow import batch_of_records, user_sequence_at
-from kinesis_spout.model.columns import HANDLED_COLUMNS, RECORD_COLUMNS
+from kinesis_spout.model.columns import ARROW_TYPES, HANDLED_COLUMNS, RECORD_COLUMNS
 from kinesis_spout.model.record import Record
 from kinesis_spout.ports import Page
-from kinesis_spout.spark.rows import records_of
 from kinesis_spout.spark.tasks.delivery import HandlerDelivery, SliceDelivery
 
 if TYPE_CHECKING:
@@ -123,3 +123,20 @@ class ArrowDelivery(ColumnsDelivery, HandlerDelivery):
             # After a restart each is looked at, and keeps how often it was delivered.
             records = list(records)
         return super().deliver(records, until)
+
+
+def records_of(batch: pa.RecordBatch) -> Iterator[Record]:
+    """For a batch with ``RECORD_COLUMNS``, or all of ``HANDLED_COLUMNS``."""
+    keys, data, streams, shards, sequences = (
+        batch.column(name).to_pylist()
+        for name in ("partitionKey", "data", "stream", "shardId", "sequenceNumber")
+    )
+    micros = batch.column("approximateArrivalTimestamp").cast(ARROW_TYPES["timestamp"]).cast(pa.int64())
+    arrivals = [None if value is None else value / 1e6 for value in micros.to_pylist()]
+    subs, hash_keys = (
+        batch.column(name).to_pylist() if name in batch.schema.names else [None] * batch.num_rows
+        for name in ("subSequenceNumber", "explicitHashKey")
+    )
+    return map(
+        Record, data, sequences, keys, arrivals, repeat(None), streams, shards, repeat(1), subs, hash_keys
+    )

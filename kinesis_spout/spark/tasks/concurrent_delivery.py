@@ -10,7 +10,7 @@ from typing import Final
 
 from kinesis_spout.model.record import Record
 from kinesis_spout.spark.concurrency.concurrent_calls import ConcurrentCalls
-from kinesis_spout.spark.concurrency.record_run import RecordRun, RunRules, Verdict
+from kinesis_spout.spark.concurrency.record_schedule import RecordSchedule, RunRules, Verdict
 from kinesis_spout.spark.tasks.delivery import DeliverySettings, SliceDelivery
 from kinesis_spout.spark.tasks.journal import MARKS
 from shard_state import Order, SlicePlan
@@ -45,7 +45,7 @@ class ConcurrentDelivery(SliceDelivery):
     def _hand_over(self, part: Sequence[Record], until: float) -> int:
         plan, order, notes = self._plan, self._settings.order, self._notes
         instead: dict[int, Callable[[Record], None]] = {}
-        run = RecordRun(
+        run = RecordSchedule(
             len(part),
             RunRules(
                 concurrency=min(self._calls.concurrency, plan.portion or self._calls.concurrency),
@@ -75,7 +75,7 @@ class ConcurrentDelivery(SliceDelivery):
     def _verdict(
         self, part: Sequence[Record], instead: dict[int, Callable[[Record], None]]
     ) -> Callable[[int], Verdict] | None:
-        """What decides upon a record when it is its turn, and keeps in ``instead`` how it is entered."""
+        """Return what decides upon a record when it is its turn, and keeps in ``instead`` how it is entered."""
         age = self._age if self._age is not None and self._age.expires(self.oldest(part)) else None
         if not (self._holes or self._attempts or self._blocked or age):
             return None
@@ -95,7 +95,7 @@ class ConcurrentDelivery(SliceDelivery):
         return decide
 
     def _enter(
-        self, part: Sequence[Record], run: RecordRun, instead: dict[int, Callable[[Record], None]]
+        self, part: Sequence[Record], run: RecordSchedule, instead: dict[int, Callable[[Record], None]]
     ) -> None:
         base, before = self.count, self.last
         for at in sorted([*run.failures, *run.held, *instead]):

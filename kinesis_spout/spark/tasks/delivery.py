@@ -49,7 +49,7 @@ class DeliverySettings:
     clock: Callable[[], float]
     """Monotonic."""
     notes: SliceNotes = field(default_factory=lambda: SliceNotes(None, 0))
-    """Of this slice."""
+    """Those of this slice."""
     age: RecordAge | None = None
     """None: no record is too old."""
 
@@ -58,7 +58,7 @@ class SliceDelivery(ABC):
     """The books of one slice. Mutable. Subclasses decide how a run of records is delivered."""
 
     extra_columns: Sequence[str] = ()
-    """What ``fetch`` needs of a page read as columns, in addition to the usual ones."""
+    """Columns that ``fetch`` needs of a page read as columns, in addition to the usual ones."""
 
     def __init__(self, plan: SlicePlan, settings: DeliverySettings) -> None:
         self._plan = plan
@@ -69,9 +69,9 @@ class SliceDelivery(ABC):
         self._blocked = set(plan.blocked_keys)
         self._age = settings.age
         self._is_ordered = settings.order is not Order.UNORDERED
-        """Whether each record waits for the outcome of the one before."""
+        """True if each record waits for the outcome of the one before."""
         self._stops_shard = False
-        """Whether a record failed that the whole shard waits for."""
+        """True if a record failed that the whole shard waits for."""
         self.first: SequenceNumber | None = None
         self.last: SequenceNumber | None = None
         self.count = 0
@@ -83,13 +83,13 @@ class SliceDelivery(ABC):
         self.handling_seconds: float | None = None
         """None if no handler is called here."""
         self.ages = Distribution(AGES)
-        """How old records were when they had been handled, of a sample of those that did not fail by then."""
+        """The ages of records when they had been handled, of a sample of those that did not fail by then."""
         self.failures: list[FailedRecord] = []
         self.unfinished: list[Unfinished] = []
 
     @property
     def room(self) -> bool:
-        """Whether more may be delivered: neither the limit nor the bound on failures is reached."""
+        """Return whether more may be delivered: neither the limit nor the bound on failures is reached."""
         if self._stops_shard:
             return False
         if self.delivered >= self._plan.most_deliveries:
@@ -101,7 +101,7 @@ class SliceDelivery(ABC):
         return getter.read(limit)
 
     def wants_more_than(self, page: Page) -> bool:
-        """Whether records that follow on a page, not delivered yet, would still be of the slice."""
+        """Return whether records that follow on a page, not delivered yet, would still be of the slice."""
         return self.count + len(page.records) < self._plan.limit
 
     def before_bound(self, records: Sequence[Record]) -> Sequence[Record]:
@@ -176,7 +176,7 @@ class SliceDelivery(ABC):
     def _instead_of_delivery(
         self, record: Record, age: RecordAge | None, *, may_wait: bool
     ) -> Callable[[Record], None] | None:
-        """What is done with a record in place of delivering it; None if it is delivered."""
+        """Return what is done with a record in place of delivering it; None if it is delivered."""
         if self._holes and within(self._holes, record.sequence):
             return self.pass_over
         if age is not None and age.expires(record.arrival_timestamp):
@@ -278,29 +278,27 @@ class HandlerDelivery(SliceDelivery):
         self.handling_seconds: float = 0.0
 
     def deliver_run(self, run: Sequence[Record], until: float) -> int:
-        reached = 0
-        while reached < len(run) and self.room and not self._notes.must_stop:
+        plan, notes, clock, reached = self._plan, self._notes, self._settings.clock, 0
+        while reached < len(run) and self.room and not notes.must_stop:
             # Every record can fail, so no more are handed over at a time than failures can be kept.
-            most = self._plan.max_failures - len(self.failures)
-            part = run[reached : reached + min(most, self._plan.portion or most)]
-            delivered = self._hand_over(part, until)
+            most = plan.max_failures - len(self.failures)
+            most = min(plan.portion or most, most, plan.most_deliveries - self.delivered)
+            part = run[reached : reached + most]
+            notes.begin(self.count)
+            began = clock()
+            delivered, failed = self._handler(part, until, notes)
+            now = clock()
+            self.handling_seconds += now - began
+            rows = (
+                part if len(failed) <= len(part) // _ROWS_FOR_ONE else list(part)
+            )  # they can be rows of Arrow
+            for at, failure in failed:
+                self.note_failed(rows[at], failure, at, rows[at - 1] if at else None)
+            self.delivered += delivered
+            self.count += delivered
+            self.last = rows[delivered - 1].sequence
+            notes.reached(self.count)
             reached += delivered
-            if delivered < len(part) or self._settings.clock() >= until:
+            if delivered < len(part) or now >= until:
                 break
         return reached
-
-    def _hand_over(self, part: Sequence[Record], until: float) -> int:
-        part = part[: self._plan.most_deliveries - self.delivered]
-        self._notes.begin(self.count)
-        began = self._settings.clock()
-        delivered, failed = self._handler(part, until, self._notes)
-        self.handling_seconds += self._settings.clock() - began
-        if len(failed) > len(part) // _ROWS_FOR_ONE:
-            part = list(part)  # they can be rows of Arrow
-        for at, failure in failed:
-            self.note_failed(part[at], failure, at, part[at - 1] if at else None)
-        self.delivered += delivered
-        self.count += delivered
-        self.last = part[delivered - 1].sequence
-        self._notes.reached(self.count)
-        return delivered

@@ -41,7 +41,7 @@ from shard_state import SliceKind
 _DIED: Final = "the worker died while it handled this record"
 _FAILED_TASK: Final = re.compile(r"Task (\d+) in stage")
 _STOP_SECONDS: Final = 5.0
-"""How long to wait for the tasks of a dead job: each has a record in hand. Spark kills them after 2 s."""
+"""The time to wait for the tasks of a dead job: each has a record in hand. Spark kills them after 2 s."""
 _LOOK_SECONDS: Final = 0.02
 
 _log = logging.getLogger(__name__)
@@ -70,7 +70,7 @@ class _Folder:
 
     @property
     def is_ours(self) -> bool:
-        """Whether it exists, and this user wrote its files. Journals are unpickled."""
+        """Return whether it exists, and this user wrote its files. Journals are unpickled."""
         try:
             check_private(self.path)
         except FileNotFoundError:
@@ -92,7 +92,7 @@ class _Folder:
             return None
 
     def remove(self, task: int) -> None:
-        """Remove a file, and the folder with the last one, unless whoever made it does."""
+        """Remove a file, and the folder with the last one, unless the process that made it does."""
         with suppress(OSError):  # there is none, or other tasks' files are in the folder still
             self.file(task).unlink()
             if not self.is_read_here:
@@ -151,13 +151,13 @@ class RunSlices:
 
 
 class HandlerJob:
-    """What one job runs, and what is known of its tasks when it died. Close it after the job."""
+    """The work of one job, and what is known of its tasks when it died. Close it after the job."""
 
     def __init__(self, settings: TaskSettings, handler: PickledHandler[AnyHandler], folder: _Folder) -> None:
         self._settings = settings
         self._folder = folder
         self.run_slices = RunSlices(settings, handler, folder)
-        """What its tasks do."""
+        """The function of its tasks."""
         if folder.is_read_here:
             folder.make()
 
@@ -191,7 +191,7 @@ class HandlerRunner(SparkRunner):
         self._name = f"kinesis-spout-{uuid.uuid4().hex}"
 
     def job(self, tag: str, tasks: int) -> HandlerJob:
-        """What the job under ``tag``, of so many tasks, runs; the caller closes it."""
+        """Return the work of the job under ``tag``, of so many tasks; the caller closes it."""
         digest = hashlib.sha256(tag.encode()).hexdigest()[:16]
         folder = _Folder(name=f"{self._name}-{digest}", is_read_here=self._is_local)
         return HandlerJob(self._settings.of_one_task(tasks), self._handler, folder)

@@ -1,4 +1,4 @@
-"""How the user's code is called on an executor: record by record, several at a time, or by Arrow batches."""
+"""Calls of the user's code on an executor: record by record, several at a time, or by Arrow batches."""
 
 import logging
 from collections.abc import Callable, Sequence
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 _LOOK_UP_SECONDS: Final = 0.1
-"""How often a record handler checks whether the driver still waits for its records."""
+"""The interval at which a record handler checks whether the driver still waits for its records."""
 
 ArrowFunction = Callable[["pa.RecordBatch", "ArrowCollector"], object]
 RecordFunction = Callable[[Any], object]
@@ -148,7 +148,7 @@ class ArrowHandler:
     """
 
     takes_columns = True
-    """Whether it needs no more of a record than its row has."""
+    """True if it needs no more of a record than its row has."""
 
     def __init__(self, function: ArrowFunction) -> None:
         self._function = function

@@ -60,7 +60,7 @@ class SparkGone(KinesisSpoutError):  # noqa: N818
 
 
 class Ticks(Protocol):
-    """What a runner does at certain times in the micro-batch at hand, or in one without slices."""
+    """Work of a runner at certain times in the micro-batch at hand, or in one without slices."""
 
     @property
     def due_at(self) -> float | None:
@@ -101,14 +101,14 @@ class BatchRunner(Protocol):
         ...
 
     def settled(self, tag: str, *, is_whole: bool) -> bool:
-        """Whether the outcomes of a job may be taken in; if not, its slices are planned again.
+        """Return whether the outcomes of a job may be taken in; if not, its slices are planned again.
 
         Called under the consumer's lock, after ``run``. ``is_whole``: all its shards are still owned.
         """
         ...
 
     def has_begun(self, tag: str) -> bool:
-        """Whether a task of the job under ``tag`` has begun. Until then it waits for its turn."""
+        """Return whether a task of the job under ``tag`` has begun. Until then it waits for its turn."""
         ...
 
     def cancel(self, tag: str) -> None:
@@ -209,7 +209,7 @@ def translate(error: BaseException) -> KinesisSpoutError:
 
 
 def lost_rows(error: BaseException) -> bool:
-    """Whether an action on a DataFrame failed because an executor was lost that kept rows of it."""
+    """Return whether an action on a DataFrame failed because an executor was lost that kept rows of it."""
     return isinstance(error, (Py4JJavaError, PySparkException)) and _ROWS_GONE in _text(error)
 
 

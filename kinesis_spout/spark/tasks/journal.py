@@ -1,11 +1,11 @@
-"""What a task notes while it delivers, so that the death of its worker blames one record and costs no other.
+"""Notes of a task while it delivers, so that the death of its worker blames one record and costs no other.
 
 Each task writes a file in a temporary folder of its machine. Its first part is mapped into memory and holds a
 few numbers: how far each slice has come, and which record is under way. Writing one of them costs a fraction
 of a microsecond, and what a process wrote there stays when it dies. Behind it follow entries, each appended
 in one write: the failures as they happen, and the result of every slice that ended.
 
-Where several records are under way at a time, each record of the run has its own mark (``record_run``).
+Where several records are under way at a time, each record of the run has its own mark (``record_schedule``).
 
 After a death the file shows what the task knew: the slices that had ended, those that had not begun,
 and how far the others were. ``recovery`` makes results of that.
@@ -24,7 +24,7 @@ import msgspec
 
 from kinesis_spout.model.handler import Failure
 from kinesis_spout.processes.liveness import has_ended
-from kinesis_spout.spark.concurrency import record_run
+from kinesis_spout.spark.concurrency import record_schedule
 from kinesis_spout.spark.tasks.work import WorkResult
 
 UNDER_WAY: Final = 0
@@ -60,7 +60,7 @@ class SliceNotes:
         self.words = words if journal is None else journal.words
         """Write the index of a record to ``words[UNDER_WAY]`` before its handler is called."""
         self.base = 0
-        """How many records the slice had dealt with before those that are handed over now."""
+        """The number of records that the slice had dealt with before those that are handed over now."""
 
     def begin(self, base: int) -> None:
         self.base = base
@@ -72,7 +72,7 @@ class SliceNotes:
         self.words[_TOGETHER] = rows
         self.words[UNDER_WAY] = self.base + at
 
-    def begin_run(self, base: int, size: int) -> record_run.Marks:
+    def begin_run(self, base: int, size: int) -> record_schedule.Marks:
         """Note that records are handed over several at a time, at most ``MARKS``. Returns their marks."""
         marks = bytearray(size) if self._journal is None else self._journal.marks
         marks[:size] = bytes(size)
@@ -99,7 +99,7 @@ class SliceNotes:
 
     @property
     def must_stop(self) -> bool:
-        """Whether the driver has stopped waiting for this task: no record may be handed over."""
+        """Return whether the driver has stopped waiting for this task: no record may be handed over."""
         return bool(self.words[_STOP])
 
     def stop(self) -> None:
@@ -164,31 +164,33 @@ class Journal:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Remains:
     results: dict[int, WorkResult] = field(default_factory=dict)
-    """Of the slices that had ended, by their index in the task."""
+    """Results of the slices that had ended, by their index in the task."""
     counts: tuple[int, ...] = ()
-    """How many records each slice had dealt with."""
+    """The number of records that each slice had dealt with."""
     failures: dict[int, dict[int, Failure | None]] = field(default_factory=dict)
     """By slice, and by the record's index in it; None: it was held."""
     slice_number: int = 0
     under_way: int | None = None
     """The index of the record in whose handler the task was, in the slice above; None: in none."""
     together: int = 1
-    """How many records its handler got together, from that one on."""
+    """The number of records that its handler got together, from that one on."""
     marked_from: int = 0
     marks: bytes = b""
-    """How far the records of the slice above had come from that index on, if several were under way at a time."""
+    """The progress of the records of the slice above from that index on, if several were under way at a time."""
     since: float = 0.0
     """When the record under way began, at the earliest; monotonic, and the same for all processes of a machine."""
     parent: int = 0
     """The process that had started the worker."""
     is_over: bool = True
-    """Whether nothing is written any more: the task has ended, or its process is gone."""
+    """True if nothing is written any more: the task has ended, or its process is gone."""
 
     @property
     def suspects(self) -> list[int]:
         """The indexes of the records in whose handlers the task was, in the slice above, one by one."""
         failed = self.failures.get(self.slice_number, {})
-        marked = (self.marked_from + at for at, mark in enumerate(self.marks) if mark == record_run.UNDER_WAY)
+        marked = (
+            self.marked_from + at for at, mark in enumerate(self.marks) if mark == record_schedule.UNDER_WAY
+        )
         return [at for at in marked if at not in failed]
 
     def hangs_since(self, time: float) -> bool:

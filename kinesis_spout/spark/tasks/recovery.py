@@ -15,7 +15,7 @@ from math import inf
 
 from kinesis_spout.model.handler import Failure
 from kinesis_spout.model.record import Record
-from kinesis_spout.spark.concurrency.record_run import NOT_BEGUN
+from kinesis_spout.spark.concurrency.record_schedule import NOT_BEGUN
 from kinesis_spout.spark.tasks.delivery import DeliverySettings, SliceDelivery
 from kinesis_spout.spark.tasks.journal import Remains
 from kinesis_spout.spark.tasks.task import TaskSettings, run_slices
@@ -25,16 +25,16 @@ from shard_state import SliceKind, SliceOutcome, SlicePlan
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Reached:
-    """How far a slice had come. Records are named by their index in it."""
+    """The progress of a slice. Records are named by their index in it."""
 
     count: int
     """Records dealt with."""
     failures: Mapping[int, Failure | None]
     """Failures by index; None for held records."""
     suspects: int = 0
-    """How many of the following records were under way together."""
+    """The number of the following records that were under way together."""
     suspected: Collection[int] = ()
-    """Which of those that were held were under way, one by one."""
+    """The held records that were under way, one by one."""
 
 
 class _ReplayedDelivery(SliceDelivery):

@@ -1,4 +1,4 @@
-"""What a Spark task does: read its slices' shards concurrently, call the handler, return the outcomes.
+"""A Spark task: it reads its slices' shards concurrently, calls the handler, and returns the outcomes.
 
 Pages are fetched by threads, one ahead of the handler for each slice; the handler itself runs on the task's
 own thread only, so user code needs no locks. The first pages to arrive are handled first: an idle or
@@ -43,9 +43,9 @@ class TaskSettings:
     order: Order
     bytes_per_slice: int
     max_seconds: float
-    """How long a task handles records. It ends before twice that, except for one record and one fetch."""
+    """The time for which a task handles records. It ends before twice that, but for one record and one fetch."""
     max_left_bytes: int = 0
-    """How much of the fetched and unhandled records the tasks of a job together return to the driver."""
+    """The most bytes of fetched and unhandled records that the tasks of a job together return to the driver."""
 
     def of_one_task(self, tasks: int) -> Self:
         """The settings of one of so many tasks: its share of what they have together."""
@@ -156,7 +156,7 @@ class _Read:
         self._at_tip = False
         self._at_bound = False
         self._whole = True
-        """Whether everything fetched was dealt with, or goes back; if not, the getter is too far."""
+        """True if everything fetched was dealt with, or goes back; if not, the getter is too far."""
         self._rest: Sequence[Record] = ()
         """The unreached records of the page handled last."""
         self._left: tuple[Record, ...] = ()
@@ -204,7 +204,7 @@ class _Read:
         self._data_losses += page.data_losses
 
     def reads_on(self, page: Page, time: _HandlingTime) -> bool:
-        """Whether the page after this one is wanted, as judged before handling this one."""
+        """Return whether the page after this one is wanted, as judged before handling this one."""
         return (
             not (self._at_tip or self._at_bound)
             and self._bytes < self._settings.bytes_per_slice

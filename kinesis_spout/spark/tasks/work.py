@@ -1,4 +1,4 @@
-"""What travels between the driver and a task: slices with their data out, outcomes with the failures back.
+"""Messages between the driver and a task: slices with their data out, outcomes with the failures back.
 
 Nothing comes back of an acked record. Everything comes back of any other: the driver keeps it for
 the retry, or for the dead letter.
@@ -34,7 +34,7 @@ _SPEAK_OF_DEATH: Final = (Fate.KILLED_WORKER, Fate.SUSPECTED)
 class WorkSlice:
     plan: SlicePlan
     records: tuple[Record, ...] = ()
-    """What a CARRIED or RETRY slice delivers; READ slices bring nothing."""
+    """The records that a CARRIED or RETRY slice delivers; READ slices bring nothing."""
     cursor: Cursor = FRESH
     hash_keys: HashKeys | None = None
     """The shard's, to count records outside of it."""
@@ -72,7 +72,7 @@ class WorkResult:
     handling_seconds: float | None = None
     """For the delivered records; None if unknown."""
     ages: Counted | None = None
-    """How old records were when they were acked: a sample that stands for all of them."""
+    """The ages of records when they were acked: a sample that stands for all of them."""
     bytes_read: int = 0
     millis_behind_latest: int | None = None
     """After the last page; None if none was read."""
@@ -104,7 +104,7 @@ class WorkResult:
 
     @property
     def failed(self) -> int:
-        """Of those that were handed to the handler, how many were not acked."""
+        """The number of records that were handed to the handler and not acked."""
         return sum(failure.was_delivered for failure in self.outcome.failures) - self.gone
 
     def pickled_once(self) -> Self:

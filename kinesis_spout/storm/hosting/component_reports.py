@@ -1,4 +1,4 @@
-"""What a component says that is about no tuple: log lines, errors, metrics, and invalid output.
+"""Messages of a component that are about no tuple: log lines, errors, metrics, and invalid output.
 
 A component can say as much as it likes. What is passed on is bounded, in number and in size, and can always
 be written: into a log, and as JSON into a query's progress. What is left out is counted.
@@ -19,11 +19,11 @@ MOST_LINES: Final = 1_000
 MOST_METRICS: Final = 200
 
 _MOST_CHARACTERS: Final = 10_000
-"""Of a line."""
+"""The longest line."""
 _MOST_NAME_CHARACTERS: Final = 200
 _MOST_VALUE_BYTES: Final = 1_000
 _MOST_KINDS: Final = 20
-"""Of invalid output, each shown at its own pace."""
+"""The most kinds of invalid output, each shown at its own pace."""
 _LEVELS: Final = (logging.DEBUG, logging.DEBUG, logging.INFO, logging.WARNING, logging.ERROR)
 """By Storm's levels: trace, debug, info, warn, error. Python has no trace."""
 _log = logging.getLogger("kinesis_spout.storm.multilang.component")

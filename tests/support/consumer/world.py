@@ -27,8 +27,8 @@ from kinesis_spout.testing import (
     in_memory_ports,
 )
 from shard_state import Checkpoint, Position
+from tests.support.waiting import DEADLINE_SECONDS
 
-DEADLINE_SECONDS = 120.0
 FIRST, SECOND = "shardId-000000000000", "shardId-000000000001"
 NEVER = 1e9
 

@@ -208,7 +208,7 @@ def break_livez() -> None:
     def asks_zookeeper(lives: Iterable[Life], awake_seconds: float = inf) -> list[Reason]:
         found = list(lives)
         consumers = [
-            watch.consumer for each in doors._servers.values() for watch in each.sources._all_watches()
+            watch.consumer for each, _ in doors._servers.values() for watch in each.sources._all_watches()
         ]
         uncertain = [
             Reason(app=each.config.app, stream=each.stream, text="ZooKeeper does not answer")

@@ -17,7 +17,7 @@ import msgspec
 from kinesis_spout import KinesisSpout
 from kinesis_spout.model.record import Record
 from kinesis_spout.spark import session
-from kinesis_spout.spark.per_record.each_record import each_record
+from kinesis_spout.spark.record_outcomes import each_record
 from kinesis_spout.spark.sessions import LOCAL_CHECKPOINTS
 from tests.fault.suite.trials.failing import Failing
 from tests.fault.suite.trials.plan import RETRY_LIMIT, Door, Place, TrialRecord

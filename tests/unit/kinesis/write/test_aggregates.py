@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kinesis_spout.kinesis.aggregated_record import UserRecord, take_apart
-from kinesis_spout.kinesis.retry_policy import RetryPolicy
+from kinesis_spout.kinesis.retry_policy import CallRetryPolicy
 from kinesis_spout.kinesis.write.hash_key_ranges import hash_key
 from kinesis_spout.kinesis.write.put_records import CallLimits, Entry, PutOrder
 from kinesis_spout.kinesis.write.record_putter import RecordPutter
@@ -23,7 +23,7 @@ pytestmark = pytest.mark.no_second_run
 
 
 def putter(kinesis: WritableKinesis, clock: ManualClock | None = None, **options: Any) -> RecordPutter:
-    retry_policy = RetryPolicy(
+    retry_policy = CallRetryPolicy(
         clock=clock or ManualClock(),
         deadline_seconds=options.pop("deadline_seconds", 60.0),
         jitter=random.Random(1).random,

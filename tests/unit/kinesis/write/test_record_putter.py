@@ -7,7 +7,7 @@ import pytest
 from botocore.exceptions import EndpointConnectionError
 
 from kinesis_spout.kinesis.aggregated_record import UserRecord, take_apart
-from kinesis_spout.kinesis.retry_policy import RetryPolicy
+from kinesis_spout.kinesis.retry_policy import CallRetryPolicy
 from kinesis_spout.kinesis.write.put_records import COMMON_RECORD_BYTES, CallLimits, Entry, PutOrder
 from kinesis_spout.kinesis.write.record_putter import MAX_BUFFERED_RECORDS, RecordPutter, put_all
 from kinesis_spout.model.errors import AccessDenied, KinesisError, StreamNotFound, Throttled, Unavailable
@@ -26,7 +26,7 @@ def entry(number: int, key: str | None = None) -> Entry:
 
 def putter(kinesis: WritableKinesis, clock: ManualClock, **options: Any) -> RecordPutter:
     deadline = options.pop("deadline_seconds", 60.0)
-    retry_policy = RetryPolicy(clock=clock, deadline_seconds=deadline, jitter=random.Random(1).random)
+    retry_policy = CallRetryPolicy(clock=clock, deadline_seconds=deadline, jitter=random.Random(1).random)
     return RecordPutter(kinesis.client, "s", retry_policy=retry_policy, **options)
 
 
@@ -278,7 +278,7 @@ def test_putting_all_holds_no_more_than_a_task_may() -> None:
             assert given - kinesis.taken_count <= MAX_BUFFERED_RECORDS + 2
             yield entry(number)
 
-    put_all(kinesis.client, "s", entries(), RetryPolicy(clock=clock))
+    put_all(kinesis.client, "s", entries(), CallRetryPolicy(clock=clock))
     assert len(kinesis.taken("s")) == 30_000
 
 

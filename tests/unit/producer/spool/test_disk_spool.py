@@ -22,11 +22,11 @@ from kinesis_spout.producer.spool import DiskSpool, Durability
 from kinesis_spout.producer.spool.files import SpoolFiles
 from kinesis_spout.producer.spool.folder import SpoolFolder, network_file_system
 from kinesis_spout.producer.spool.spool_file import SpoolFile, fsync, line_of
+from tests.support.waiting import DEADLINE_SECONDS
 
 pytestmark = pytest.mark.no_second_run
 
 ENTRY = Entry("key", b"data")
-DEADLINE_SECONDS = 60.0
 
 
 def opened(

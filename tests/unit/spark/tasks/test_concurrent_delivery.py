@@ -22,12 +22,12 @@ from kinesis_spout.spark.tasks.task import run_slices
 from kinesis_spout.spark.tasks.work import WorkResult, WorkSlice
 from kinesis_spout.testing import InMemoryStream, ManualClock
 from shard_state import FailedRecord, Fate, Order, Position, Redelivery, SequenceNumber, SliceKind, SlicePlan
+from tests.support.waiting import DEADLINE_SECONDS
 from tests.unit.spark.driver.world import StreamClient, task_settings
 
 pytestmark = pytest.mark.no_second_run
 
 NEVER = 1e9
-PATIENCE_SECONDS = 120.0
 
 
 def seq(number: int) -> SequenceNumber:
@@ -278,7 +278,7 @@ class DyingTask:
             number = number_of(record)
             if number == failing:
                 raise ValueError("no")
-            if number in together and entered.wait(PATIENCE_SECONDS) == 0:
+            if number in together and entered.wait(DEADLINE_SECONDS) == 0:
                 os._exit(3)
             if number in together:
                 threading.Event().wait()

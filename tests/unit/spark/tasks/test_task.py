@@ -16,9 +16,8 @@ from kinesis_spout.kinesis.read.polled_getter import Cursor
 from kinesis_spout.model.columns import HANDLED_SCHEMA
 from kinesis_spout.model.errors import DataLoss, KeyUnavailable, KinesisError, Throttled, Unavailable
 from kinesis_spout.model.record import Record
-from kinesis_spout.spark.dataframe.caching_delivery import CachingDelivery
-from kinesis_spout.spark.rows import records_of
-from kinesis_spout.spark.tasks.arrow_delivery import ArrowDelivery
+from kinesis_spout.spark.dataframe.cached_rows import CachingDelivery
+from kinesis_spout.spark.tasks.arrow_delivery import ArrowDelivery, records_of
 from kinesis_spout.spark.tasks.delivery import DeliverySettings, HandlerDelivery, SliceDelivery
 from kinesis_spout.spark.tasks.handlers import ArrowCollector, ArrowHandler, RecordHandler, delivery_to
 from kinesis_spout.spark.tasks.task import TaskSettings, run_slices
