@@ -244,9 +244,9 @@ class ShardQueues:
         for entry in records:
             if self._ended and entry.is_gone:
                 gone.append(entry)
-            elif not (are_whole or ranges.lies_in(entry.hash_key, queue.name)):
-                break
-            elif not aggregate.takes(entry, max_bytes):
+            elif not (are_whole or ranges.lies_in(entry.hash_key, queue.name)) or not aggregate.takes(
+                entry, max_bytes
+            ):
                 break
             elif behind is not None:
                 self._pack_line(behind[entry.partition_key], queue, aggregate, max_bytes)
