@@ -28,7 +28,7 @@ AGAIN := { [ $$? = 1 ] && $(BIN)/python -m tests.once_more; }
 
 ARGS ?=
 
-.PHONY: help demo demo-topology test test-all all-tests checked $(CORNERS:%=test-%) test-aws test-wheel release-check fault fault-spool fault-upgrade fuzz bench docs docs-version test-docs lint clean set-up java engine mermaid
+.PHONY: help demo demo-topology test test-all tests all-tests $(CORNERS:%=test-%) test-aws test-wheel release-check fault fault-spool fault-upgrade fuzz bench docs docs-version test-docs lint clean set-up java engine mermaid
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-15s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -41,25 +41,24 @@ demo-topology: set-up  ## Storm's word count on Spark, over Kinesis, with failur
 	@$(BIN)/python -m examples.demo_topology $(ARGS)
 
 # KINESIS_SPOUT_PURE_PYTHON=1 make test: the same without the native module.
-test: checked  ## formatting, lint, types, import contract, documentation and the tests of every promise
-	@echo '== tests (pytest)'
-	@$(PYTEST) || $(AGAIN)
-	@echo 'Left to make test-all: the wheel, a browser, Prometheus, clusters, secured ZooKeeper, other versions, the whole fuzz.'
+test:  ## formatting, lint, types, import contract, documentation and the tests of every promise
+	@$(MAKE) --no-print-directory --jobs=3 SIDE_BY_SIDE=yes set-up mermaid
+	@$(MAKE) --no-print-directory --jobs=3 SIDE_BY_SIDE=yes lint docs tests
+	@echo 'Left to make test-all: the wheel, a browser, Prometheus, clusters, other ways into ZooKeeper, other versions, the whole fuzz.'
 
-test-all: checked  ## make test, and the same promises in every other environment: before a release, and each night
+test-all:  ## make test, and the same promises in every other environment: before a release, and each night
 	@failed=; \
-	for each in all-tests $(CORNERS:%=test-%) test-docs fuzz fault fault-spool; do \
+	for each in lint all-tests $(CORNERS:%=test-%) test-docs fuzz fault fault-spool; do \
 	  echo "== make $$each"; \
 	  $(MAKE) --no-print-directory $$each || failed+=" $$each"; \
 	done; \
 	[ -z "$$failed" ] || { echo "Failed:$$failed" >&2; exit 1; }
 
+tests: set-up $(CLASSES)
+	@$(PYTEST) || $(AGAIN)
+
 all-tests: set-up $(CLASSES)
 	@$(PYTEST) -m '' || $(AGAIN)
-
-checked:
-	@$(MAKE) --no-print-directory --jobs=3 SIDE_BY_SIDE=yes set-up mermaid
-	@$(MAKE) --no-print-directory --jobs=3 --output-sync SIDE_BY_SIDE=yes lint docs $(CLASSES)
 
 # oldest: what touches Spark, with Python 3.11 and PySpark 4.0. newest: with Python 3.14, unit and contract tests too.
 # lowest: the lowest version of each package. unpinned: the wheel, with the newest. migrations: the guides' programs before.
@@ -115,7 +114,7 @@ lint: set-up  ## formatting, lint, types, import contract, and how large it all 
 	@echo '== types (mypy)'
 	@$(BIN)/mypy
 	@echo '== import contract (lint-imports)'
-	@$(BIN)/lint-imports
+	@said=$$($(BIN)/lint-imports) || { echo "$$said"; exit 1; }
 	@echo '== sizes and names'
 	@$(BIN)/python -m tests.sizes
 

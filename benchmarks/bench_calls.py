@@ -1,6 +1,6 @@
 """Calls of GetRecords, in CPU seconds of the caller: one that returns nothing, and one that returns a whole page.
 
-*Without waiting* is how a query polls many shards: calls that do not block, on one thread. A page is fetched and
+*In the I/O thread* is how a query polls many shards: no thread waits for each. A page is fetched and
 decoded to records. boto3 and ours ask the same endpoint, and take turns, so that what else the machine does meets
 both.
 """
@@ -10,7 +10,6 @@ import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
-from select import select
 from typing import Any
 
 import boto3
@@ -20,6 +19,7 @@ from figures import Figure, cpu_seconds
 
 from kinesis_spout.kinesis import KinesisClientSettings
 from kinesis_spout.kinesis.calls import RAW_BODY
+from kinesis_spout.kinesis.io_thread import IO
 from kinesis_spout.kinesis.read.page import decode_reply
 
 RECORDS = 10_000
@@ -30,6 +30,7 @@ GOAL_TLS_RATIO = 9.0
 """How many times cheaper than boto3 a page is fetched and decoded over TLS."""
 _POLLS = 200
 """At a time: one is too short to be measured."""
+_IN_IO_THREAD = "ours, in the I/O thread"
 
 
 def figures(*, quick: bool) -> Iterator[Figure]:
@@ -49,11 +50,12 @@ def _polls(scheme: str, settings: KinesisClientSettings, turns: int) -> Iterator
     ways = {
         "boto3.get_records": lambda: theirs.get_records(**arguments),
         "ours": lambda: ours.get_records(**arguments),
-        "ours, without waiting": lambda: _polled(ours, arguments),
     }
-    taken = _by_turns({way: _many(call) for way, call in ways.items()}, turns)
+    many: dict[str, Callable[[], object]] = {way: _many(call) for way, call in ways.items()}
+    many[_IN_IO_THREAD] = lambda: IO.run(_polled(ours, arguments))
+    taken = _by_turns(many, turns)
     ours.close()
-    goals = {"ours": {"at_most": GOAL_POLL}} if scheme == "HTTP" else {}
+    goals = {_IN_IO_THREAD: {"at_most": GOAL_POLL}} if scheme == "HTTP" else {}
     what = f"an empty poll over {scheme}"
     yield from _compared(what, taken, parts=_POLLS, unit="µs CPU/call", goals=goals)
 
@@ -99,7 +101,7 @@ def _compared(
 def _by_turns(ways: Mapping[str, Callable[[], object]], turns: int) -> dict[str, float]:
     """Give the median of each way's CPU seconds."""
     for call in ways.values():
-        for _ in range(2):  # the first call of ours is botocore's, and the second opens a connection
+        for _ in range(2):  # the first call of ours opens a connection
             call()
     taken: dict[str, list[float]] = {way: [] for way in ways}
     for _ in range(turns):
@@ -116,11 +118,9 @@ def _many(call: Callable[[], object]) -> Callable[[], None]:
     return calls
 
 
-def _polled(client: Any, arguments: dict[str, Any]) -> Any:
-    exchange = client.get_records.begin(**arguments)
-    while exchange.advance() is not None:
-        select((exchange,), (), ())
-    return exchange.result()
+async def _polled(client: Any, arguments: dict[str, Any]) -> None:
+    for _ in range(_POLLS):
+        await client.get_records.exchange(**arguments)
 
 
 def _boto3(settings: KinesisClientSettings) -> Any:

@@ -19,7 +19,7 @@ from figures import Figure, cpu_seconds
 from kinesis_spout.kinesis.aggregated_record import UserRecord, aggregate
 from kinesis_spout.kinesis.read.page import decode_reply, page_of
 from kinesis_spout.kinesis.read.user_records import HashKeys, with_user_records
-from kinesis_spout.model.trace_context import TraceContext
+from kinesis_spout.model.record import TraceContext
 from kinesis_spout.ports import Page
 from shard_state import Capacity, Checkpoint, LocalShardState, Order, Position, RetryPolicy, Shard
 

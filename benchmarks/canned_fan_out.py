@@ -5,7 +5,7 @@ import contextlib
 import json
 from typing import Any, Final, Protocol
 
-from tests.support.kinesis.fan_out.frames import chunk, event_frame, initial_response
+from tests.support.kinesis.unkind.frames import chunk, event_frame, initial_response
 
 _HEARTBEAT_SECONDS: Final = 5.0
 _HEAD: Final = (

@@ -10,7 +10,7 @@ from typing import Final
 
 from pyspark import daemon
 
-from kinesis_spout.kinesis.pace import Pace
+from kinesis_spout.kinesis.pace import ReadPace
 
 UNPACED_WORKERS: Final = {"spark.python.daemon.module": "read_limits"}
 """The setting of a session whose workers read without limits; this folder must be on their ``PYTHONPATH``."""
@@ -18,7 +18,7 @@ UNPACED_WORKERS: Final = {"spark.python.daemon.module": "read_limits"}
 
 def lift_read_limits() -> None:
     """Let this process read a shard as often and as fast as it can."""
-    Pace.seconds_for = lambda _pace, _size_bytes: 0.0  # type: ignore[assignment, method-assign]
+    ReadPace.seconds_for = lambda _pace, _size_bytes: 0.0  # type: ignore[assignment, method-assign]
 
 
 if __name__ == "__main__":

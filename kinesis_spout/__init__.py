@@ -6,16 +6,15 @@ need little of it.
 
 from typing import TYPE_CHECKING, Any, Final
 
-from kinesis_spout.model.lazy_names import lazy_names
+from kinesis_spout.model.extras import lazy_names
 
 if TYPE_CHECKING:
     from kinesis_spout.consumer.open_ports import open_ports
     from kinesis_spout.consumer.ports import Ports
     from kinesis_spout.kinesis_spout import KinesisSpout
-    from kinesis_spout.model.dead_letter import DeadLetter
     from kinesis_spout.model.errors import InvalidConfig, KinesisError, KinesisSpoutError
     from kinesis_spout.model.handler import NotNow, Reject, RetryLater
-    from kinesis_spout.model.record import Record
+    from kinesis_spout.model.record import DeadLetter, Record
     from kinesis_spout.plain.stream_tuples import Emitted
     from kinesis_spout.producer import KinesisProducer, PutResult, Ticket
     from kinesis_spout.producer.spool import DiskSpool
@@ -52,10 +51,9 @@ _NAMES: Final = {
     "kinesis_spout.consumer.open_ports": ("open_ports",),
     "kinesis_spout.consumer.ports": ("Ports",),
     "kinesis_spout.kinesis_spout": ("KinesisSpout",),
-    "kinesis_spout.model.dead_letter": ("DeadLetter",),
     "kinesis_spout.model.errors": ("InvalidConfig", "KinesisError", "KinesisSpoutError"),
     "kinesis_spout.model.handler": ("NotNow", "Reject", "RetryLater"),
-    "kinesis_spout.model.record": ("Record",),
+    "kinesis_spout.model.record": ("DeadLetter", "Record"),
     "kinesis_spout.plain.stream_tuples": ("Emitted",),
     "kinesis_spout.producer": ("KinesisProducer", "PutResult", "Ticket"),
     "kinesis_spout.producer.spool": ("DiskSpool",),

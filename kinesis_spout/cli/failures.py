@@ -1,4 +1,4 @@
-"""How a command that failed ends: one line that says why, one that says what to do next."""
+"""The end of a command that failed: one line that says why, one that says what to do next."""
 
 import traceback
 from typing import Any, Final
@@ -18,7 +18,7 @@ from kinesis_spout.model.errors import (
 from kinesis_spout.operations.errors import NobodyAnswers, RedriveRuns, WrongArguments
 
 INTERRUPTED: Final = 130
-"""What shells expect of a command that SIGINT ended."""
+"""The exit code that shells expect of a command that SIGINT ended."""
 
 
 class BrokenTopology(InvalidConfig):

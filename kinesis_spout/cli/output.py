@@ -1,4 +1,4 @@
-"""How commands print: tables for people, plain columns for pipes, JSON for programs; and messages.
+"""The output of commands: tables for people, plain columns for pipes, JSON for programs; and messages.
 
 Text of others (errors of handlers, keys, data) never reaches a terminal as it is: control characters would
 move its cursor, change its title or hide lines, and marks of writing direction would show text in another
@@ -34,7 +34,7 @@ _BETWEEN: Final = 2
 _INDENT: Final = 2
 _PAIRS_APART: Final = 3
 _CUT_CHARS: Final = 16
-"""What is left of a cell that can be cut: of a member's name its process id and its random part."""
+"""The length of a cell that was cut: of a member's name its process id and its random part."""
 _WHOLE_WORDS: Final[dict[str, Any]] = {
     "break_long_words": False,  # people copy paths, commands and ids
     "break_on_hyphens": False,
@@ -46,7 +46,7 @@ _CONTROLS: Final = re.compile(
 )
 """C0, DEL and C1; marks of direction and of lines; halves of characters, which cannot be encoded."""
 _ARGUMENTS: Final = frozenset({"from", "shard", "to"})
-"""Of operations, which are options of commands."""
+"""Arguments of operations that are options of commands."""
 
 
 def print_json(value: Any) -> None:

@@ -22,14 +22,13 @@ from typing import Final
 
 from kinesis_spout.consumer.consumer_log import ConsumerLog
 from kinesis_spout.consumer.consumer_state import ConsumerState
-from kinesis_spout.consumer.dead_lettering import DeadLettering
 from kinesis_spout.consumer.owning.chores import CAP_SECONDS, FIRST_SECONDS, LOOK_AROUND_SECONDS, Chores
 from kinesis_spout.consumer.owning.commits import Commits
 from kinesis_spout.consumer.owning.companion import Companionship
 from kinesis_spout.consumer.owning.following import Following
 from kinesis_spout.consumer.owning.leading import Leading
 from kinesis_spout.consumer.ports import Companion, OwnershipListener, Ports
-from kinesis_spout.kinesis.retry_policy import Action, Reaction, RetryPolicy, Tries
+from kinesis_spout.kinesis.retry_policy import Action, CallRetryPolicy, Reaction, Tries
 from kinesis_spout.model.errors import AccessDenied, DataLoss, InvalidConfig, KinesisSpoutError
 from kinesis_spout.model.handler import RaisedAt
 from kinesis_spout.model.logs import of_stream
@@ -40,10 +39,10 @@ from kinesis_spout.settings.grammar.shard_positions import resolved_now
 from shard_state import Exhausted, Order, SequenceNumber, Shard, ShardStatus, Trouble
 
 _FIRST_ASSIGNMENT_SECONDS: Final = 1.0
-"""How long a start waits for the first assignment that includes this member."""
+"""A start waits for so long for the first assignment that includes this member."""
 
 LAST_COMMIT_SECONDS: Final = 30.0
-"""How long closing retries to store the progress while the store cannot be reached."""
+"""Closing retries for so long to store the progress while the store cannot be reached."""
 
 _STOPPED_SINCE_SECONDS: Final = 60.0
 """A stop stores until when nothing was missing, if that is later by so much than what is stored."""
@@ -65,14 +64,13 @@ class Consumer(ConsumerState):
     ) -> None:
         super().__init__(config, ports, message_timeout_seconds=message_timeout_seconds)
         self.door = door
-        """What the user called."""
+        """The method that the user called."""
         self._log = ConsumerLog(
             stream=config.stream_name, app=config.app, member=ports.coordinator.member, door=door
         )
         self._leading = Leading(
             ports, self._log, self._check_order, list_seconds=config.shard_list_interval_seconds
         )
-        self._dead_lettering = DeadLettering(self)
         companionship = Companionship(self, companion)
         self._following = Following(self, companionship, self._log)
         self._chore_due = threading.Event()
@@ -190,7 +188,7 @@ class Consumer(ConsumerState):
         self, exhausted: Exhausted, record: Record, error: str, raised: RaisedAt | None = None
     ) -> None:
         """Call under the lock."""
-        self._dead_lettering.add(exhausted, record, error, raised)
+        self.letters.add(exhausted, record, error, raised)
         self._letter_due.set()
         if self._letter_writer is None and not self._stopping:
             self._letter_writer = self._started("letter-writer", self._write_letters, self._letter_due)
@@ -213,7 +211,7 @@ class Consumer(ConsumerState):
 
     @property
     def leads(self) -> bool:
-        """Whether this member led when it last looked after that. Neither waits nor asks ZooKeeper."""
+        """True if this member led when it last looked. Neither waits nor asks ZooKeeper."""
         return self._leading.leads
 
     @property
@@ -296,7 +294,7 @@ class Consumer(ConsumerState):
             self._log.stopped(self.fatal, self.counted())
             with ExitStack() as closing:
                 closing.callback(self.ports.close)
-                if not self._dead_lettering.sink_hangs:
+                if not self.letters.sink_hangs:
                     closing.callback(self.ports.dead_letters.close)
                 closing.callback(self.ports.coordinator.close)
                 closing.callback(self.ports.group.close)
@@ -319,7 +317,7 @@ class Consumer(ConsumerState):
             _log.warning("after %r, the last progress could not be stored either: %s", self.fatal, error)
 
     def _write_the_last_letters(self) -> None:
-        self._dead_lettering.write_the_last(self._letter_writer)
+        self.letters.write_the_last(self._letter_writer)
 
     def _commit_the_last(self) -> None:
         with self.lock:
@@ -333,7 +331,7 @@ class Consumer(ConsumerState):
                 owned = self.manager.owned
             self.ports.coordinator.release(owned)
 
-        retry_policy = RetryPolicy(
+        retry_policy = CallRetryPolicy(
             deadline_seconds=LAST_COMMIT_SECONDS,
             first_backoff_seconds=FIRST_SECONDS,
             backoff_cap_seconds=CAP_SECONDS,
@@ -366,7 +364,7 @@ class Consumer(ConsumerState):
         # Here too: the housekeeper can be waiting for ZooKeeper when the session must have ended.
         self._following.take_lost()
         if now >= chores.to_dead_letter.until:
-            chores.tried(chores.to_dead_letter, self._dead_lettering.write)
+            chores.tried(chores.to_dead_letter, self.letters.write)
         look_at = now + LOOK_AROUND_SECONDS
         with self.lock:
             some_wait = bool(self.letters)

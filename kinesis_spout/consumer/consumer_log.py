@@ -10,7 +10,7 @@ from typing import Final
 from kinesis_spout.consumer.counters import Counters
 from kinesis_spout.model.errors import KinesisSpoutError
 from kinesis_spout.model.logs import (
-    Pace,
+    LogPace,
     Reshards,
     named,
     of_stream,
@@ -43,7 +43,7 @@ class ConsumerLog:
         self._paused: set[str] = set()
         self._operator_pause = OperatorPause()
         self._is_full = False
-        self._pace = Pace()
+        self._pace = LogPace()
         self._commits = 0
 
     def started(self) -> None:

@@ -1,4 +1,4 @@
-"""What the threads of one consumer share, and the lock that guards it.
+"""The state that the threads of one consumer share, and the lock that guards it.
 
 ``ConsumerState`` makes and owns the lock; the parts of a consumer get the state and have no lock themselves.
 A thread that touches what is listed under "Guarded" holds the lock and does no I/O meanwhile.
@@ -7,18 +7,18 @@ A thread that touches what is listed under "Guarded" holds the lock and does no 
 
 import logging
 import random
-from collections.abc import Collection, Iterable, Mapping
+import threading
+from collections.abc import Iterable
 from dataclasses import replace
 from typing import Final
 
 from kinesis_spout.consumer.counters import Counters, Figures
-from kinesis_spout.consumer.gathering_lock import GatheringLock
+from kinesis_spout.consumer.dead_lettering import DeadLettering
 from kinesis_spout.consumer.limits.delivery_rate import DeliveryRate
 from kinesis_spout.consumer.ports import OwnershipListener, Ports
 from kinesis_spout.consumer.sharing import Sharing
 from kinesis_spout.kinesis.retry_policy import Action, FailuresInARow, Reaction, Told, Work, reaction_to
 from kinesis_spout.model.clock import Clock
-from kinesis_spout.model.dead_letter import DeadLetter
 from kinesis_spout.model.errors import KinesisSpoutError
 from kinesis_spout.model.logs import FailureKinds
 from kinesis_spout.settings import SpoutConfig
@@ -27,18 +27,11 @@ from shard_state import (
     Guarantee,
     Order,
     RetryPolicy,
-    SequenceNumber,
     SliceLimits,
     StateManager,
 )
 
-RecordId = tuple[str, SequenceNumber]
-"""A shard's id, and a record of it."""
-
 _SPARED_SECONDS: Final = 600.0
-
-_OVERHEAD_BYTES: Final = 500
-"""The approximate size of a letter without its record's data."""
 
 _log = logging.getLogger(__name__)
 
@@ -56,17 +49,20 @@ class ConsumerState:
         self.config = config
         self.stream = config.stream_name
         self.ports = ports
-        self.lock = GatheringLock()
+        self.lock = threading.RLock()
 
         # Guarded
         self.manager = _state_manager(config, ports, message_timeout_seconds)
         self.sharing = Sharing(config, ports, self.manager, self.lock)
-        """Which shards are ours. Its ``start`` and ``report`` do I/O, and take the lock themselves."""
+        """The shards that are ours. Its ``start`` and ``report`` do I/O, and take the lock themselves."""
         self.counters = Counters()
         self.failures = FailureKinds()
         self.figures = Figures()
         self.read_errors = ReadErrors(ports.clock)
-        self.letters = WaitingLetters()
+        self.letters = DeadLettering(
+            config, ports, self.manager, self.lock, counters=self.counters, figures=self.figures
+        )
+        """Dead letters that wait. Its methods that write take the lock themselves."""
         self.listener: OwnershipListener | None = None
         """The reader, from the start of the consumer to its end."""
 
@@ -76,7 +72,7 @@ class ConsumerState:
         )
         """Grants deliveries."""
         self.sharers = 1
-        """How many streams share `max_buffered_bytes`, this one included; may change at any time."""
+        """The number of streams that share `max_buffered_bytes`, this one included; may change at any time."""
         self.last_error: KinesisSpoutError | None = None
         """The last error that is being retried; None once the retry has worked."""
         self.fatal: BaseException | None = None
@@ -96,41 +92,6 @@ class ConsumerState:
 
     def end_with(self, error: BaseException) -> None:
         self.fatal = self.fatal or error
-
-
-class WaitingLetters:
-    """Letters by their record, the oldest first. Mutable; guarded by the consumer's lock."""
-
-    def __init__(self) -> None:
-        self._letters: dict[RecordId, DeadLetter] = {}
-        self.size_bytes = 0
-
-    def __len__(self) -> int:
-        return len(self._letters)
-
-    def add(self, record: RecordId, letter: DeadLetter) -> None:
-        self._remove(record)
-        self._letters[record] = letter
-        self.size_bytes += _weight(letter)
-
-    def copy(self) -> Mapping[RecordId, DeadLetter]:
-        return dict(self._letters)
-
-    def written(self, record: RecordId, letter: DeadLetter) -> bool:
-        """False if this letter waits no more: its shard was lost. A later one must still be written."""
-        if self._letters.get(record) is not letter:
-            return False
-        self._remove(record)
-        return True
-
-    def drop_shards(self, shard_ids: Collection[str]) -> None:
-        for record in [record for record in self._letters if record[0] in shard_ids]:
-            self._remove(record)
-
-    def _remove(self, record: RecordId) -> None:
-        letter = self._letters.pop(record, None)
-        if letter is not None:
-            self.size_bytes -= _weight(letter)
 
 
 class _Trouble:
@@ -182,10 +143,6 @@ class ReadErrors:
     def drop(self, shard_ids: Iterable[str]) -> None:
         for shard_id in shard_ids:
             self._troubles.pop(shard_id, None)
-
-
-def _weight(letter: DeadLetter) -> int:
-    return len(letter.data) + _OVERHEAD_BYTES
 
 
 def retry_policy(config: SpoutConfig) -> RetryPolicy:

@@ -1,4 +1,4 @@
-"""What a consumer counts and measures."""
+"""The counts and measurements of a consumer."""
 
 from collections import Counter
 from collections.abc import Iterable
@@ -8,10 +8,10 @@ from typing import Final, NamedTuple, Self
 from kinesis_spout.model.distribution import AGES, ATTEMPTS, CALLS, HANDLING, Distribution
 
 _MAX_KINDS: Final = 50
-"""Of given-up records; further ones are counted together, so that a monitor's series are bounded."""
+"""Kinds of given-up records; further ones are counted together, so that a monitor's series are bounded."""
 _OTHERS: Final = "others"
 _ACKS_FOR_AN_AGE: Final = 8
-"""Of records that are acked one by one, the age of one in so many is looked at."""
+"""The age of one in so many records that are acked one by one is looked at."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -29,11 +29,11 @@ class Counters:
     given_up: int = 0
     """Records that were given up; their dead letters are written before long."""
     dead_lettered: int = 0
-    """Of those, the durable dead letters."""
+    """The durable dead letters of those."""
     expired: int = 0
     """Records that were older than `maximum_record_age_seconds` when they were to be delivered."""
     skipped: int = 0
-    """Of those, the ones that were not dead-lettered, as `expired_records` says."""
+    """Those of them that were not dead-lettered, as `expired_records` says."""
     bytes_read: int = 0
     throttled: int = 0
     damaged_aggregates: int = 0
@@ -42,7 +42,7 @@ class Counters:
     """User records read that lie outside their shard by their hash keys. They are delivered like the others."""
     commits: int = 0
     shards_trimmed: int = 0
-    """How often retention can have trimmed records of a shard, or a whole shard, before they were read."""
+    """The times that retention can have trimmed records of a shard, or a whole shard, before they were read."""
 
     @classmethod
     def total(cls, counters: Iterable[Self]) -> Self:
@@ -65,11 +65,12 @@ class GivenUpKind(NamedTuple):
 
 
 class Figures:
-    """What it measures for monitors. Mutable; guarded by the consumer's lock."""
+    """The measurements for monitors. Mutable; guarded by the consumer's lock."""
 
     def __init__(self) -> None:
-        self.attempts = Distribution(ATTEMPTS)
-        """Deliveries that an acked record took."""
+        self._attempts = Distribution(ATTEMPTS)
+        self._at_once = 0
+        """Acks of first deliveries that ``_attempts`` does not have yet: they are nearly all there are."""
         self.ages = Distribution(AGES)
         """Seconds from a record's arrival to the end of its handling; a sample."""
         self.handling = Distribution(HANDLING)
@@ -81,17 +82,27 @@ class Figures:
         """When everything that was finished had been stored; monotonic, None before the first time."""
         self._acks = 0
 
+    @property
+    def attempts(self) -> Distribution:
+        """Deliveries that an acked record took."""
+        self._attempts.add(1, self._at_once)
+        self._at_once = 0
+        return self._attempts
+
     def gave_up(self, reason: str, error: str) -> None:
         kind = GivenUpKind(reason, error)
         if kind not in self.given_up and len(self.given_up) >= _MAX_KINDS:
             kind = GivenUpKind(reason, _OTHERS)
         self.given_up[kind] += 1
 
-    def acked(self, count: int, attempt: int) -> range:
-        """Count acks of deliveries, each its record's ``attempt``; returns whose age is to be measured."""
-        self.attempts.add(attempt, count)
-        before, self._acks = self._acks, self._acks + count
-        return range(-before % _ACKS_FOR_AN_AGE, count, _ACKS_FOR_AN_AGE)
+    def acked(self, attempt: int) -> bool:
+        """Count the ack of a record's delivery; returns whether its age is to be measured."""
+        if attempt == 1:
+            self._at_once += 1
+        else:
+            self._attempts.add(attempt)
+        self._acks += 1
+        return self._acks % _ACKS_FOR_AN_AGE == 1
 
     def acked_at_age(self, seconds: float) -> None:
         self.ages.add(max(0.0, seconds), _ACKS_FOR_AN_AGE)

@@ -2,39 +2,69 @@
 
 import logging
 import threading
+from collections.abc import Collection
+from contextlib import AbstractContextManager
 from time import monotonic
-from typing import Final
+from typing import Any, Final
 
-from kinesis_spout.consumer.consumer_state import ConsumerState
-from kinesis_spout.model.dead_letter import DeadLetter
+from kinesis_spout.consumer.counters import Counters, Figures
+from kinesis_spout.consumer.ports import Ports
 from kinesis_spout.model.errors import DeadLetterError
 from kinesis_spout.model.handler import RaisedAt
-from kinesis_spout.model.record import Record
-from shard_state import Exhausted
+from kinesis_spout.model.record import DeadLetter, Record
+from kinesis_spout.settings import SpoutConfig
+from shard_state import Exhausted, SequenceNumber, StateManager
 
 LAST_LETTERS_SECONDS: Final = 90.0
-"""How long closing waits for the sink: longer than a sink retries."""
+"""Closing waits for the sink for so long: longer than a sink retries."""
+_OVERHEAD_BYTES: Final = 500
+"""The approximate size of a letter without its record's data."""
 
 _log = logging.getLogger(__name__)
 
 
 class DeadLettering:
-    """Mutable; one thread at a time writes to the sink."""
+    """The dead letters of one consumer that wait, the oldest first. Mutable.
 
-    def __init__(self, state: ConsumerState) -> None:
-        self._state = state
-        self._sink = state.ports.dead_letters
-        self._clock = state.ports.clock
+    Call it under the consumer's lock, except ``write`` and ``write_the_last``, which take it. One thread at a time
+    writes to the sink.
+    """
+
+    def __init__(
+        self,
+        config: SpoutConfig,
+        ports: Ports,
+        manager: StateManager,
+        lock: AbstractContextManager[Any],
+        *,
+        counters: Counters,
+        figures: Figures,
+    ) -> None:
+        self._config = config
+        self._sink = ports.dead_letters
+        self._clock = ports.clock
+        self._manager = manager
+        self._lock = lock
+        self._counters = counters
+        self._figures = figures
+        self._letters: dict[tuple[str, SequenceNumber], DeadLetter] = {}
+        """By shard and record."""
+        self.size_bytes = 0
         self.sink_hangs = False
-        """Whether closing gave up on the sink: a thread is in it for ever."""
+        """True if closing gave up on the sink: a thread is in it for ever."""
+
+    def __len__(self) -> int:
+        return len(self._letters)
 
     def add(self, exhausted: Exhausted, record: Record, error: str, raised: RaisedAt | None = None) -> None:
-        """Queue the dead letter of a record that was given up. Call under the lock."""
-        self._state.counters.given_up += 1
-        self._state.figures.gave_up(_reason(exhausted), "" if raised is None else raised.exception)
-        letter = DeadLetter(
-            application=self._state.config.app,
-            stream=self._state.config.stream_name,
+        """Queue the dead letter of a record that was given up."""
+        self._counters.given_up += 1
+        self._figures.gave_up(_reason(exhausted), "" if raised is None else raised.exception)
+        key = exhausted.shard_id, exhausted.sequence
+        self._remove(key)
+        self._letters[key] = letter = DeadLetter(
+            application=self._config.app,
+            stream=self._config.stream_name,
             shard_id=exhausted.shard_id,
             sequence_number=str(exhausted.sequence),
             partition_key=record.partition_key,
@@ -47,28 +77,39 @@ class DeadLettering:
             traceback=None if raised is None else raised.traceback,
             explicit_hash_key=record.explicit_hash_key,
         )
-        self._state.letters.add((exhausted.shard_id, exhausted.sequence), letter)
+        self.size_bytes += _weight(letter)
+
+    def drop_shards(self, shard_ids: Collection[str]) -> None:
+        for key in [key for key in self._letters if key[0] in shard_ids]:
+            self._remove(key)
+
+    def _remove(self, key: tuple[str, SequenceNumber]) -> None:
+        letter = self._letters.pop(key, None)
+        if letter is not None:
+            self.size_bytes -= _weight(letter)
 
     def write(self) -> None:
         """Write all letters that wait now. Raises what the sink raises; the letters then wait on."""
-        with self._state.lock:
-            letters = self._state.letters.copy()
+        with self._lock:
+            letters = dict(self._letters)
         if not letters:
             return
         self._sink.write(list(letters.values()))
-        with self._state.lock:
-            for (shard_id, sequence), letter in letters.items():
-                if self._state.letters.written((shard_id, sequence), letter):
-                    self._state.manager.dead_lettered(shard_id, sequence, self._clock.monotonic())
-            self._state.counters.dead_lettered += len(letters)
-            in_all = self._state.counters.dead_lettered
+        with self._lock:
+            for key, letter in letters.items():
+                # Another letter, or none: its shard was lost meanwhile. A later one must still be written.
+                if self._letters.get(key) is letter:
+                    self._remove(key)
+                    self._manager.dead_lettered(*key, self._clock.monotonic())
+            self._counters.dead_lettered += len(letters)
+            in_all = self._counters.dead_lettered
         _log.info(
             "dead-lettered %d records, %d since the start; `kinesis-spout dead-letters list --stream %s --app %s` "
             "shows them",
             len(letters),
             in_all,
-            self._state.config.stream,
-            self._state.config.app,
+            self._config.stream,
+            self._config.app,
         )
 
     def write_the_last(self, writer: threading.Thread | None) -> None:
@@ -93,7 +134,7 @@ class DeadLettering:
                 # Only one thread may use a sink: no other one may call it any more, not even to close it.
                 self.sink_hangs = True
                 raise DeadLetterError(
-                    f"expected the last {len(self._state.letters)} dead letters to be written within "
+                    f"expected the last {len(self)} dead letters to be written within "
                     f"{LAST_LETTERS_SECONDS:g} s, got no answer from the sink; their records come again"
                 )
         if failures:
@@ -104,3 +145,7 @@ def _reason(exhausted: Exhausted) -> str:
     if exhausted.expired:
         return "expired"
     return "rejected" if exhausted.rejected else "exhausted"
+
+
+def _weight(letter: DeadLetter) -> int:
+    return len(letter.data) + _OVERHEAD_BYTES

@@ -1,4 +1,4 @@
-"""What the handles of all doors do, over the consumers that they have: a spout, a query, a topology.
+"""The handles of all doors, over the consumers that they have: a spout, a query, a topology.
 
 Each stream has its own consumer, which knows nothing of the others. The counts of a handle are sums; where
 several streams have a pause or an error that is being retried, the handle gives the first one's.
@@ -38,13 +38,13 @@ class Handle(ABC):
 
     @property
     def counters(self) -> Counters:
-        """What happened since the start on all streams, those included that are gone; as a copy."""
+        """The counts since the start on all streams, those included that are gone; as a copy."""
         counted = [consumer.counted() for consumer in self._consumers().values()]
         return Counters.total([*self._counted_before(), *counted])
 
     @property
     def failures(self) -> dict[str, int]:
-        """How often records failed with each kind of exception, the most frequent first.
+        """The failures of records by kind of exception, the most frequent first.
 
         A kind is the exception's type and the line that raised it.
         """
@@ -63,7 +63,7 @@ class Handle(ABC):
 
     @property
     def uncommitted(self) -> int:
-        """How many records are finished and not stored as such: at most so many come again after a kill now."""
+        """The records that are finished and not stored as such: at most so many come again after a kill now."""
         return sum(consumer.uncommitted for consumer in self._consumers().values())
 
     def shards(self) -> list[ShardStatus]:
@@ -76,7 +76,7 @@ class Handle(ABC):
 
     @property
     def assigned(self) -> dict[str, int]:
-        """Of each living member how many shards are assigned to it, by the newest assignment that was read."""
+        """The shards that are assigned to each living member, by the newest assignment that was read."""
         shards: Counter[str] = Counter()
         for consumer in self._consumers().values():
             shards.update(consumer.assigned)
@@ -86,7 +86,7 @@ class Handle(ABC):
 
     @property
     def trouble(self) -> Trouble | None:
-        """What is known of a handler that is at fault; None while it is not. Each stream has its own.
+        """The trouble with a handler that is at fault; None while it is not. Each stream has its own.
 
         Records fail about as often when they are tried again, or as other records do. Their failures do not count
         then, for `max_spared_seconds`. Where practically none pass, deliveries are slow, until some do.
@@ -135,7 +135,7 @@ class Handle(ABC):
 
     @property
     def paused_by_operator(self) -> str | None:
-        """What an operator has paused of this member's shards, in words; the first stream's, or None."""
+        """The shards of this member that an operator has paused, in words; the first stream's, or None."""
         said = (consumer.paused_by_operator for consumer in self._consumers().values())
         return next((text for text in said if text is not None), None)
 

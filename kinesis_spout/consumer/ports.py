@@ -1,4 +1,4 @@
-"""What a consumer talks to: the outside world (fakes in tests), and the reader of its shards."""
+"""The surroundings of a consumer: the outside world (fakes in tests), and the reader of its shards."""
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
@@ -13,7 +13,7 @@ from kinesis_spout.settings import SpoutConfig
 from shard_state import Position
 
 LONGEST_TURN_SECONDS: Final = 1.0
-"""How long a reader with a loop of its own waits at most before it turns again."""
+"""A reader with a loop of its own waits at most for so long before it turns again."""
 
 OpenGetter = Callable[[str, Position], ShardGetter]
 """Opens a getter on a shard (by id) at a position."""
@@ -21,7 +21,7 @@ OpenGetter = Callable[[str, Position], ShardGetter]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ports:
-    """What a consumer of one stream talks to; ``dataclasses.replace(ports, store=...)`` puts in one of yours."""
+    """The outside world of a consumer of one stream; ``dataclasses.replace(ports, store=...)`` replaces a part."""
 
     lister: ShardLister
     open_getter: OpenGetter
@@ -155,12 +155,12 @@ class Companion(Protocol):
 
 
 class ShardReading(NamedTuple):
-    """How far the reading of one owned shard is."""
+    """The state of the reading of one owned shard."""
 
     lag_millis: int | None
-    """How far behind the tip it is, as its last page said; None before the first."""
+    """The distance to the tip, as its last page said; None before the first."""
     has_records: bool
-    """Whether records of it were read and are not finished, or not handed out."""
+    """True if records of it were read and are not finished, or not handed out."""
     since: float | None
     """When the read began that is under way; monotonic, None: none is."""
     busy_until: float | None = None
@@ -184,12 +184,12 @@ class OwnershipListener(Protocol):
 
     @property
     def readings(self) -> Mapping[str, ShardReading]:
-        """How far the reading of each shard is that this reads; those that executors read included."""
+        """The state of the reading of each shard that this reads; those that executors read included."""
         ...
 
     @property
     def buffered_bytes(self) -> int:
-        """What is kept of records that are not finished, or that were read ahead."""
+        """Bytes kept of records that are not finished, or that were read ahead."""
         ...
 
     @property
@@ -199,5 +199,5 @@ class OwnershipListener(Protocol):
 
     @property
     def is_full(self) -> bool:
-        """Whether reading has stopped because unfinished records use all the memory that is theirs."""
+        """True if reading has stopped because unfinished records use all the memory that is theirs."""
         ...

@@ -7,10 +7,10 @@ node. If it is late, the next owner fences it, one session time-out later.
 
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-from kinesis_spout.consumer.gathering_lock import GatheringLock
 from kinesis_spout.consumer.ports import Ports
 from kinesis_spout.settings import SpoutConfig
 from kinesis_spout.settings.grammar.http_address import HttpAddress
@@ -28,14 +28,14 @@ from shard_state import (
 from shard_state.assignment.observed_rates import OBSERVED_SECONDS, ObservedRates
 
 _TRY_SECONDS: Final = 2.0
-"""How often to try to get a shard that its old owner keeps; freed shards are noticed at once."""
+"""Between two tries to get a shard that its old owner keeps; freed shards are noticed at once."""
 
 
 class Wish(NamedTuple):
     shard_id: str
     fresh: Checkpoint
     fences: bool
-    """Whether its old owner's time to let go is over."""
+    """True if its old owner's time to let go is over."""
 
 
 @dataclass(slots=True)
@@ -49,7 +49,9 @@ class _Wanted:
 class Sharing:
     """Mutable. Call it under the consumer's lock, except ``start`` and ``report`` (they do I/O)."""
 
-    def __init__(self, config: SpoutConfig, ports: Ports, manager: StateManager, lock: GatheringLock) -> None:
+    def __init__(
+        self, config: SpoutConfig, ports: Ports, manager: StateManager, lock: AbstractContextManager[object]
+    ) -> None:
         self._ports = ports
         self._manager = manager
         self._lock = lock
@@ -62,9 +64,9 @@ class Sharing:
         self._assignment = Assignment()
         self._taken_in = False
         self.shards = 0
-        """How many are assigned, to all members."""
+        """The number that is assigned, to all members."""
         self.is_placed = False
-        """Whether the assignment knows this member."""
+        """True if the assignment knows this member."""
         self.ours: frozenset[str] = frozenset()
         """The shards that this member should own."""
         self.leaving: dict[str, float] = {}
@@ -73,7 +75,7 @@ class Sharing:
         """Shards that are ours and that are not owned yet."""
         self._ended: set[str] = set()
         self.read_bytes: defaultdict[str, int] = defaultdict(int)
-        """Of each shard, since the rates were measured last. The reader adds to it."""
+        """Bytes by shard, since the rates were measured last. The reader adds to it."""
         self._measured_at = 0.0
         self._rates = ObservedRates()
         self._said = GroupMember(name=self._member)
@@ -82,29 +84,29 @@ class Sharing:
 
     @property
     def epoch(self) -> int:
-        """How many assignments the application has had."""
+        """The number of assignments that the application has had."""
         return self._assignment.epoch
 
     @property
     def assigned(self) -> Counter[str]:
-        """Of each living member how many shards."""
+        """The number of shards of each living member."""
         shards = Counter(dict.fromkeys(self._assignment.members, 0))
         shards.update(self._assignment.owners.values())
         return shards
 
     @property
     def is_settled(self) -> bool:
-        """Whether this member owns what is assigned to it, according to the last assignment it read."""
+        """True if this member owns what is assigned to it, according to the last assignment it read."""
         return self.is_placed and not self.leaving and not self._unowned() and self.ends_are_known
 
     @property
     def ends_are_known(self) -> bool:
-        """Whether the leader has noticed that the shards which this member ended are over."""
+        """True if the leader has noticed that the shards which this member ended are over."""
         return self._assignment.owners.keys().isdisjoint(self._ended)
 
     @property
     def all_over(self) -> bool:
-        """Whether every shard of the stream is over: no record can come without a reshard."""
+        """True if every shard of the stream is over: no record can come without a reshard."""
         return (
             self._taken_in and self._assignment.all_over and self.ends_are_known and not self._manager.owned
         )

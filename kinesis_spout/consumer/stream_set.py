@@ -4,6 +4,10 @@ At the start all are opened or none: a wrong name is an error there, and one err
 that is deleted later ends alone, with an error in the log, while the others continue. The set looks for it
 again, like for new streams of a pattern, and reads on when it comes back.
 
+**Where a stream begins.** A named stream without progress begins at ``initial_position``. So does one that a
+pattern finds if it existed when the application first began. A younger one can have been written to before it was
+found, also while no process ran: under LATEST it is read from its oldest record, so that nothing of it is lost.
+
 **When all is done.** When every stream that is read has come up to its end, and the set waits for no other. A
 run with an `until` waits for none; without one a pattern can always find others. If the last stream is
 deleted and the set waits for no other, nothing is done: that is an error. The same holds for the only stream
@@ -35,7 +39,7 @@ from kinesis_spout.settings.grammar.stream_names import (
 _OPENERS: Final = 8
 """Streams opened at a time: one takes a dozen sequential requests."""
 _LOOK_SECONDS: Final = 0.25
-"""How soon the end of one of several streams is noticed."""
+"""The end of one of several streams is noticed within so long."""
 _log = logging.getLogger(__name__)
 
 
@@ -51,74 +55,18 @@ class FoundStream:
         return name_of(self.stream)
 
 
-class FoundStreams:
-    """Which streams there are to read: those that are named, and those that patterns find now.
-
-    A named stream without progress begins at ``initial_position``. So does one that a pattern finds if it existed
-    when the application first began. A younger one can have been written to before it was found, also while no
-    process ran: under LATEST it is read from its oldest record, so that nothing of it is lost.
-
-    Mutable: it remembers its warnings.
-    """
-
-    def __init__(self, config: SpoutConfig, ports: StreamsPorts) -> None:
-        self._config = config
-        self._ports = ports
-        self._complained_of: set[str] = set()
-
-    @property
-    def has_patterns(self) -> bool:
-        return any(is_pattern(part) for part in self._config.streams)
-
-    def find(self) -> list[FoundStream]:
-        """The named streams, whether they exist or not, then those that patterns find."""
-        parts = self._config.streams
-        found = {
-            name_of(part): FoundStream(stream=part, is_named=True) for part in parts if not is_pattern(part)
-        }
-        for pattern in filter(is_pattern, parts):
-            for stream in matching(pattern, self._ports.names(self._config.of_stream(pattern))):
-                earlier = found.setdefault(name_of(stream), FoundStream(stream=stream, is_named=False))
-                self._complain(pattern, stream, earlier)
-        return list(found.values())
-
-    def _complain(self, pattern: str, stream: str, earlier: FoundStream) -> None:
-        """Warn once of a second stream of a name, which is not read. A name and an ARN can mean one stream."""
-        are_two = stream != earlier.stream and stream.startswith("arn:") and earlier.stream.startswith("arn:")
-        if are_two and stream not in self._complained_of:
-            self._complained_of.add(stream)
-            _log.warning(
-                "%s, which %s finds, is not read: %s has the same name, and progress is kept by name; read it "
-                "with an application of its own",
-                stream,
-                pattern,
-                earlier.stream,
-            )
-
-    def config_of(self, found: FoundStream, ports: Ports) -> SpoutConfig:
-        """The settings for a stream, with where it begins. Asks the store and Kinesis."""
-        config = self._config.of_stream(found.stream)
-        younger = self._config.of_stream(found.stream, begins_at_its_start=True)
-        if found.is_named or younger == config:
-            return config
-        began, streams = self._ports.begun()
-        if began is None or found.name in streams:
-            return config
-        return younger if is_younger(ports.lister.summary().created, began) else config
-
-
 class OneStream(Protocol):
     @property
     def consumer(self) -> Consumer: ...
 
     @property
     def is_done(self) -> bool:
-        """Whether the stream has come up to the end that its settings give it."""
+        """True if the stream has come up to the end that its settings give it."""
         ...
 
     @property
     def error(self) -> BaseException | None:
-        """What has ended the stream, if the set must act on it."""
+        """The error that has ended the stream, if the set must act on it."""
         ...
 
     def close(self) -> None:
@@ -132,7 +80,7 @@ S = TypeVar("S", bound=OneStream)
 
 
 class StreamSet(OpenStreams[FoundStream, S]):
-    """What a door reads each stream with, by the stream's name. Mutable; thread-safe.
+    """The readers of a door, one for each stream, by the stream's name. Mutable; thread-safe.
 
     Args:
         config: of all streams.
@@ -150,13 +98,13 @@ class StreamSet(OpenStreams[FoundStream, S]):
         self._config = config
         self._ports = ports
         self._open_one = open_one
-        self._found = FoundStreams(config, ports)
+        self._complained_of: set[str] = set()
         self._to_close: list[S] = []
         """Guarded by the lock."""
         self._past: list[Counters] = []
         self._closed = threading.Event()
         self.error: BaseException | None = None
-        """What has ended the whole set: an error of one stream that no other can make good."""
+        """The error that has ended the whole set: one of a stream that no other can make good."""
         self._next_look_at = 0.0
         self._wake = threading.Event()
         self._watcher: threading.Thread | None = None
@@ -174,7 +122,7 @@ class StreamSet(OpenStreams[FoundStream, S]):
 
     @property
     def is_done(self) -> bool:
-        """Whether all streams have come up to the end of their settings, and no other is waited for."""
+        """True if all streams have come up to the end of their settings, and no other is waited for."""
         current = self.current.values()
         if self.error is not None or self._waits_for_others or not current:
             return False
@@ -182,7 +130,7 @@ class StreamSet(OpenStreams[FoundStream, S]):
 
     @property
     def _waits_for_others(self) -> bool:
-        return self._found.has_patterns and self._config.until is None
+        return any(map(is_pattern, self._config.streams)) and self._config.until is None
 
     # The start and the end
 
@@ -233,7 +181,7 @@ class StreamSet(OpenStreams[FoundStream, S]):
                         raise result
 
     def _open_all(self) -> None:
-        found = self._found.find()
+        found = list(self._find().values())
         if not found:
             raise nothing_found("`stream`", self._config.streams)
         opened = _of_all(self._checked_ports, found)
@@ -271,7 +219,7 @@ class StreamSet(OpenStreams[FoundStream, S]):
 
     def _opened(self, found: FoundStream, ports: Ports) -> S:
         try:
-            config = self._found.config_of(found, ports)
+            config = self._config_of(found, ports)
         except BaseException:
             ports.close_all()
             raise
@@ -344,8 +292,43 @@ class StreamSet(OpenStreams[FoundStream, S]):
         except KinesisSpoutError as error:
             _log.warning("after a stream had ended, its last progress could not be stored: %s", error)
 
+    # The streams that there are
+
     def _find(self) -> Mapping[str, FoundStream]:
-        return {found.name: found for found in self._found.find()}
+        """Return the named streams, whether they exist or not, then those that patterns find."""
+        parts = self._config.streams
+        found = {
+            name_of(part): FoundStream(stream=part, is_named=True) for part in parts if not is_pattern(part)
+        }
+        for pattern in filter(is_pattern, parts):
+            for stream in matching(pattern, self._ports.names(self._config.of_stream(pattern))):
+                earlier = found.setdefault(name_of(stream), FoundStream(stream=stream, is_named=False))
+                self._complain(pattern, stream, earlier)
+        return found
+
+    def _complain(self, pattern: str, stream: str, earlier: FoundStream) -> None:
+        """Warn once of a second stream of a name, which is not read. A name and an ARN can mean one stream."""
+        are_two = stream != earlier.stream and stream.startswith("arn:") and earlier.stream.startswith("arn:")
+        if are_two and stream not in self._complained_of:
+            self._complained_of.add(stream)
+            _log.warning(
+                "%s, which %s finds, is not read: %s has the same name, and progress is kept by name; read it "
+                "with an application of its own",
+                stream,
+                pattern,
+                earlier.stream,
+            )
+
+    def _config_of(self, found: FoundStream, ports: Ports) -> SpoutConfig:
+        """Return the settings for a stream, with where it begins. Asks the store and Kinesis."""
+        config = self._config.of_stream(found.stream)
+        younger = self._config.of_stream(found.stream, begins_at_its_start=True)
+        if found.is_named or younger == config:
+            return config
+        began, streams = self._ports.begun()
+        if began is None or found.name in streams:
+            return config
+        return younger if is_younger(ports.lister.summary().created, began) else config
 
     def _open_late(self, found: FoundStream) -> S:
         return self._opened(found, self._checked_ports(found))

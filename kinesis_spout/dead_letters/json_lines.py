@@ -85,7 +85,7 @@ class _LineFiles:
         self._descriptor: int | None = None
         self._size_bytes = 0
         self._is_whole = True
-        """Whether the file is known to end with a line that was reported as written."""
+        """The file is known to end with a line that was reported as written."""
 
     def append(self, lines: Iterable[bytes]) -> None:
         """Make the lines (without their ends) durable before returning.

@@ -23,11 +23,11 @@ from kinesis_spout.dead_letters.stored_letters import decoded, encoded
 from kinesis_spout.kinesis import KinesisShardLister, ShardGetters
 from kinesis_spout.kinesis.calls import error_code
 from kinesis_spout.kinesis.read.read_settings import MAX_RECORDS
-from kinesis_spout.kinesis.retry_policy import RetryPolicy, Tries
+from kinesis_spout.kinesis.retry_policy import CallRetryPolicy, Tries
 from kinesis_spout.kinesis.write.put_records import COMMON_RECORD_BYTES, Entry
 from kinesis_spout.kinesis.write.record_putter import put_all
-from kinesis_spout.model.dead_letter import DeadLetter
 from kinesis_spout.model.errors import DeadLetterError, InvalidConfig, KinesisError
+from kinesis_spout.model.record import DeadLetter
 from shard_state import Position
 from shard_state.lineage import parents_first
 
@@ -51,11 +51,11 @@ class KinesisStreamSink:
         client: "KinesisClient",
         stream: str,
         *,
-        retry_policy: RetryPolicy | None = None,
+        retry_policy: CallRetryPolicy | None = None,
     ) -> None:
         self._client = client
         self._stream = stream
-        self._retry_policy = retry_policy or RetryPolicy()
+        self._retry_policy = retry_policy or CallRetryPolicy()
         self._lister = KinesisShardLister(
             client,
             stream,
@@ -153,7 +153,7 @@ def as_dead_letter_errors() -> Iterator[None]:
 
 
 class _Part(msgspec.Struct, frozen=True, kw_only=True):
-    """Which part of which split letter a record holds."""
+    """The head of a record that holds a part of a split letter."""
 
     split: str
     """Differs between two writes of one letter, whose parts do not fit each other."""

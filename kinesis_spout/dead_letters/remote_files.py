@@ -24,7 +24,7 @@ except ImportError as missing:
 __all__ = ["CHUNK_BYTES", "RemoteFilesSink", "fs"]
 
 CHUNK_BYTES: Final = 4 * 1024 * 1024
-"""How much of a file is read at a time."""
+"""The part of a file that is read at a time."""
 
 
 class RemoteFilesSink(LinesSink):

@@ -12,8 +12,8 @@ from typing import Final, TypeVar
 import msgspec
 
 from kinesis_spout.model.clock import Clock
-from kinesis_spout.model.dead_letter import DeadLetter
 from kinesis_spout.model.errors import DeadLetterError
+from kinesis_spout.model.record import DeadLetter
 
 T = TypeVar("T")
 

@@ -6,7 +6,7 @@ task reads one kind of page.
 
 from typing import TYPE_CHECKING, Final
 
-from kinesis_spout.model.lazy_names import lazy_names
+from kinesis_spout.model.extras import lazy_names
 
 if TYPE_CHECKING:
     from kinesis_spout.kinesis.client_settings import KinesisClientSettings
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from kinesis_spout.kinesis.read.arrow import ArrowPage
     from kinesis_spout.kinesis.read.fan_out.pushed_getter import FanOutShardGetter, FanOutStream
     from kinesis_spout.kinesis.read.polled_getter import PollingShardGetter
-    from kinesis_spout.kinesis.read.polling.prefetcher import Prefetcher
+    from kinesis_spout.kinesis.read.prefetcher import Prefetcher
     from kinesis_spout.kinesis.read.read_settings import ReadSettings
     from kinesis_spout.kinesis.shard_getters import ShardGetters
     from kinesis_spout.model.columns import SCHEMA
@@ -39,7 +39,7 @@ _NAMES: Final = {
     "kinesis_spout.kinesis.read.arrow": ("ArrowPage",),
     "kinesis_spout.kinesis.read.fan_out.pushed_getter": ("FanOutShardGetter", "FanOutStream"),
     "kinesis_spout.kinesis.read.polled_getter": ("PollingShardGetter",),
-    "kinesis_spout.kinesis.read.polling.prefetcher": ("Prefetcher",),
+    "kinesis_spout.kinesis.read.prefetcher": ("Prefetcher",),
     "kinesis_spout.kinesis.read.read_settings": ("ReadSettings",),
     "kinesis_spout.kinesis.shard_getters": ("ShardGetters",),
     "kinesis_spout.model.columns": ("SCHEMA",),

@@ -7,12 +7,12 @@ https://github.com/awslabs/amazon-kinesis-producer/blob/master/aggregation-forma
 """
 
 from collections.abc import Callable, Iterable, Sequence
-from functools import lru_cache, partial
+from functools import cache, lru_cache, partial
 from hashlib import md5
 from itertools import chain, count
 from typing import Any, Final, NamedTuple
 
-from kinesis_spout.model.trace_context import (
+from kinesis_spout.model.record import (
     MAX_TRACESTATE_CHARACTERS,
     TRACEPARENT,
     TRACESTATE,
@@ -29,7 +29,7 @@ RECORD_BYTES: Final = 20
 KEY_BYTES: Final = 3
 """The most bytes of a key besides its text, once in a message."""
 
-NO_HASH_KEY: Final = 2**64 - 1
+_NO_HASH_KEY: Final = 2**64 - 1
 """The number of the hash key of a user record that has none. Asking whether a field is present takes twice as
 long as reading it."""
 
@@ -112,12 +112,11 @@ def contents(data: bytes | memoryview, *, with_traces: bool = False) -> Contents
     Data that begins like an aggregated record, but has a wrong digest, message, key or key number, is an
     ordinary record: no data is lost because it looks like something else.
     """
-    body = message_in(data)
+    body = _message_in(data)
     if body is None:
         return None
-    from kinesis_spout.kinesis import aggregated_message  # noqa: PLC0415 - most streams do without protobuf
-
-    message = aggregated_message.AggregatedRecord()
+    message_type, decode_error = _message()
+    message = message_type()
     try:
         message.ParseFromString(body)
         # The parser does not check that required fields are present.
@@ -126,11 +125,61 @@ def contents(data: bytes | memoryview, *, with_traces: bool = False) -> Contents
         if inside is None or not with_traces or _TRACEPARENT not in bytes(body):
             return inside
         return inside._replace(traces=_traces(message))
-    except (aggregated_message.DecodeError, IndexError):
+    except (decode_error, IndexError):
         return None
 
 
-def message_in(data: bytes | memoryview) -> memoryview | None:
+@cache
+def _message() -> tuple[Any, type[Exception]]:
+    """Make the message's class, in a pool of its own, as other packages use the same name; with its error."""
+    from google.protobuf import (  # noqa: PLC0415 - most streams do without protobuf
+        descriptor_pb2,
+        descriptor_pool,
+        message,
+        message_factory,
+    )
+
+    field = descriptor_pb2.FieldDescriptorProto
+    required = partial(field, label=field.LABEL_REQUIRED)
+    optional = partial(field, label=field.LABEL_OPTIONAL)
+    repeated = partial(field, label=field.LABEL_REPEATED)
+    file = descriptor_pb2.FileDescriptorProto(name="aggregated_record.proto", syntax="proto2")
+    file.message_type.add(
+        name="Tag",
+        field=[
+            required(name="key", number=1, type=field.TYPE_STRING),
+            optional(name="value", number=2, type=field.TYPE_STRING),
+        ],
+    )
+    file.message_type.add(
+        name="Record",
+        field=[
+            required(name="partition_key_index", number=1, type=field.TYPE_UINT64),
+            optional(
+                name="explicit_hash_key_index",
+                number=2,
+                type=field.TYPE_UINT64,
+                default_value=str(_NO_HASH_KEY),
+            ),
+            required(name="data", number=3, type=field.TYPE_BYTES),
+            repeated(name="tags", number=4, type_name="Tag"),
+        ],
+    )
+    file.message_type.add(
+        name="AggregatedRecord",
+        field=[
+            repeated(name="partition_key_table", number=1, type=field.TYPE_STRING),
+            repeated(name="explicit_hash_key_table", number=2, type=field.TYPE_STRING),
+            repeated(name="records", number=3, type_name="Record"),
+        ],
+    )
+    pool = descriptor_pool.DescriptorPool()
+    pool.Add(file)
+    made = message_factory.GetMessageClass(pool.FindMessageTypeByName("AggregatedRecord"))
+    return made, message.DecodeError
+
+
+def _message_in(data: bytes | memoryview) -> memoryview | None:
     """Return the framed message, not copied; None without a frame, or with a wrong digest."""
     if data[: len(MAGIC)] != MAGIC or len(data) < FRAME_BYTES:
         return None
@@ -154,9 +203,9 @@ def _contents_of(message: Any) -> Contents | None:
 
 def _hash_keys(records: list[Any], hash_keys: list[str]) -> list[str | None] | None:
     numbers = [record.explicit_hash_key_index for record in records]
-    if numbers.count(NO_HASH_KEY) == len(numbers):
+    if numbers.count(_NO_HASH_KEY) == len(numbers):
         return None
-    return [None if number == NO_HASH_KEY else hash_keys[number] for number in numbers]
+    return [None if number == _NO_HASH_KEY else hash_keys[number] for number in numbers]
 
 
 def _traces(message: Any) -> list[TraceContext | None] | None:

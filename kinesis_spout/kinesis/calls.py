@@ -1,4 +1,4 @@
-"""What all calls share: the names of streams and shards, and the table that translates their errors.
+"""The names of streams and shards, and the table that translates their errors.
 
 An error that AWS names in its own words becomes the kind of the table. Everything else (the page of a proxy, a
 body that is no reply, whatever botocore or a source of credentials raises) says nothing about the call: it
@@ -47,7 +47,7 @@ class ResourceInUse(Unavailable):
 
 
 class SignatureRefused(AccessDenied):
-    """AWS refuses keys that it accepted before, or this machine's clock. Whoever mends that may be late."""
+    """AWS refuses keys that it accepted before, or this machine's clock. It may be mended later."""
 
     retriable = True
 

@@ -1,17 +1,14 @@
 """The boto3 client of Kinesis that is made from ``client_settings``.
 
-boto3 provides credentials, roles, signing, endpoints and connections. Five things are changed:
+boto3 provides credentials, roles, endpoints and the rare calls. Four things are changed:
 
 *No retries inside.* The getter and the lister own the retry policy; a retry below them would hide throttles
 and hold a thread.
 
-*No parsing of GetRecords.* botocore's parser takes 19 µs per record of 1 KB, msgspec 1.1 µs. So the body of a
-good reply is removed before botocore parses it, and returned as bytes under ``RAW_BODY``. botocore parses the
-errors.
+*GetRecords and PutRecords go over connections of our own*, with little CPU; see ``wire``. The body of a page is
+not decoded, but returned under ``RAW_BODY``: botocore's parser takes 19 µs per record of 1 KB, msgspec 1.1 µs.
 
-*GetRecords and PutRecords are called with little CPU*; see ``wire``.
-
-*Credentials and the clock* are looked after; see ``credentials``.
+*Credentials and the clock* are looked after; see ``wire.credentials``.
 
 *SubscribeToShard returns a socket*, not a parsed stream; see ``fan_out.subscribe_call``.
 """
@@ -27,20 +24,19 @@ import botocore.session
 from botocore.config import Config
 from botocore.credentials import AssumeRoleCredentialFetcher, Credentials, DeferredRefreshableCredentials
 
-from kinesis_spout.kinesis.calls import RAW_BODY, translated
-from kinesis_spout.kinesis.client_settings import KinesisClientSettings
-from kinesis_spout.kinesis.credentials import Signing
+from kinesis_spout.kinesis.calls import translated
 from kinesis_spout.kinesis.read.fan_out.subscribe_call import PushedSubscriptions
 from kinesis_spout.kinesis.wire.calls import GetRecords, PutRecords, Wire
+from kinesis_spout.kinesis.wire.credentials import Signing
 from kinesis_spout.model.errors import InvalidConfig
 
 if TYPE_CHECKING:
     from mypy_boto3_kinesis import KinesisClient
 
-_HTTP_OK = 200
+    from kinesis_spout.kinesis.client_settings import KinesisClientSettings
 
 
-def made_client(settings: KinesisClientSettings) -> "KinesisClient":
+def made_client(settings: "KinesisClientSettings") -> "KinesisClient":
     """Make a client. Raises like ``KinesisClientSettings.connect``."""
     with translated("Making a Kinesis client"):
         session, core, signing = sessions_of(settings)
@@ -64,7 +60,7 @@ def made_client(settings: KinesisClientSettings) -> "KinesisClient":
     return client
 
 
-def sessions_of(settings: KinesisClientSettings) -> tuple[boto3.Session, botocore.session.Session, Signing]:
+def sessions_of(settings: "KinesisClientSettings") -> tuple[boto3.Session, botocore.session.Session, Signing]:
     """Return a session, that of botocore that it stands on, and what signs the calls of its clients."""
 
     def look_up() -> Credentials | None:
@@ -78,7 +74,7 @@ def sessions_of(settings: KinesisClientSettings) -> tuple[boto3.Session, botocor
     return boto3.Session(region_name=settings.region, botocore_session=core), core, signing
 
 
-def _found(settings: KinesisClientSettings, source: botocore.session.Session) -> Credentials | None:
+def _found(settings: "KinesisClientSettings", source: botocore.session.Session) -> Credentials | None:
     """Find credentials. Those of a role are fetched later, by the source's certificates and proxy."""
     if settings.aws_access_key_id is not None:
         keys: Any = (settings.aws_access_key_id, settings.aws_secret_access_key, settings.aws_session_token)
@@ -98,7 +94,7 @@ def _found(settings: KinesisClientSettings, source: botocore.session.Session) ->
     return DeferredRefreshableCredentials(fetcher.fetch_credentials, "assume-role")
 
 
-def _check_proxy(settings: KinesisClientSettings, endpoint_url: str) -> None:
+def _check_proxy(settings: "KinesisClientSettings", endpoint_url: str) -> None:
     """Refuse TLS to a proxy for plain HTTP: botocore sends the password before it verifies the proxy."""
     if settings.proxy_url is None or not settings.proxy_url.startswith("https:"):
         return
@@ -110,7 +106,7 @@ def _check_proxy(settings: KinesisClientSettings, endpoint_url: str) -> None:
             )
 
 
-def _core(settings: KinesisClientSettings) -> botocore.session.Session:
+def _core(settings: "KinesisClientSettings") -> botocore.session.Session:
     """Make a session with the proxy, CA bundle and kind of endpoint of every service, also for credentials."""
     core = botocore.session.Session(profile=settings.aws_profile)
     if settings.ca_bundle is not None:
@@ -148,18 +144,9 @@ def _call_by_wire(client: "KinesisClient", wire: Wire) -> None:
     client.close = close_both  # type: ignore[method-assign]
 
 
-def _look_at_body(
-    *,
-    operation_model: Any,
-    response_dict: dict[str, Any],
-    customized_response_dict: dict[str, Any],
-    **_event: object,
-) -> None:
-    """Take a page. Refuse a body that was cut off: of a throttle botocore would make an unknown error."""
+def _look_at_body(*, response_dict: dict[str, Any], **_event: object) -> None:
+    """Refuse a body that was cut off: of a throttle botocore would make an unknown error."""
     headers, body = response_dict["headers"], response_dict["body"]
     length = headers.get("content-length", "")
     if length.isdigit() and isinstance(body, bytes) and len(body) < int(length):
         raise botocore.exceptions.IncompleteReadError(actual_bytes=len(body), expected_bytes=int(length))
-    if operation_model.name == "GetRecords" and response_dict["status_code"] == _HTTP_OK:
-        customized_response_dict[RAW_BODY] = body
-        response_dict["body"] = b"{}"

@@ -28,7 +28,7 @@ class KinesisClientSettings:
     aws_secret_access_key: str | None = field(default=None, repr=False)
     aws_session_token: str | None = field(default=None, repr=False)
     aws_profile: str | None = None
-    """Of the shared configuration: its credentials (keys, a role, SSO, a process), region and endpoints."""
+    """In the shared configuration: its credentials (keys, a role, SSO, a process), region and endpoints."""
     role_arn: str | None = None
     """A role to assume with the credentials above; botocore renews its session."""
     role_session_name: str = "kinesis-spout"
@@ -39,7 +39,7 @@ class KinesisClientSettings:
     proxy_url: str | None = field(default=None, repr=False)
     """For all calls, also to STS and SSO; may hold a password. None: as the environment says."""
     use_fips_endpoint: bool | None = None
-    """Of every service that is called. None, here and below: as the environment and the profile say."""
+    """For every service that is called. None, here and below: as the environment and the profile say."""
     use_dualstack_endpoint: bool | None = None
     connect_timeout_seconds: float = 5.0
     read_timeout_seconds: float = 20.0

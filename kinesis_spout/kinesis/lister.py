@@ -17,7 +17,7 @@ from kinesis_spout.kinesis.calls import (
     translated,
 )
 from kinesis_spout.kinesis.read.user_records import HashKeys
-from kinesis_spout.kinesis.retry_policy import Jitter, RetryPolicy, Tries
+from kinesis_spout.kinesis.retry_policy import CallRetryPolicy, Jitter, Tries
 from kinesis_spout.model.clock import Clock, SystemClock
 from kinesis_spout.model.errors import StreamNotFound, Unavailable
 from kinesis_spout.ports import StreamSummary
@@ -127,7 +127,7 @@ class KinesisShardLister:
             raise StreamNotFound(self._not_found()) from error
 
     def _tries(self, call: str) -> Tries:
-        retry_policy = RetryPolicy(
+        retry_policy = CallRetryPolicy(
             deadline_seconds=self._deadline_seconds, clock=self._clock, jitter=self._jitter
         )
         return Tries(retry_policy, call)
@@ -166,7 +166,7 @@ def stream_names(
     jitter: Jitter = random.random,
 ) -> list[str]:
     """Name all streams that the client can list. Raises AccessDenied without kinesis:ListStreams."""
-    policy = RetryPolicy(deadline_seconds=deadline_seconds, clock=clock or SystemClock(), jitter=jitter)
+    policy = CallRetryPolicy(deadline_seconds=deadline_seconds, clock=clock or SystemClock(), jitter=jitter)
     return Tries(policy, "ListStreams").call(partial(_stream_names, client))
 
 

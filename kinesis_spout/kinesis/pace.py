@@ -1,7 +1,7 @@
 """When shards may be read, so that other consumers have room: rules, counts and waiting, no calls.
 
 **One shard** serves 5 calls and 2 MB a second to all its pollers together. We use all of that, or the part
-that the user allows (`Pace`). After a few empty polls in a row, each further one doubles the pause, up to the
+that the user allows (`ReadPace`). After a few empty polls in a row, each further one doubles the pause, up to the
 longest that the user allows; the first records restore the shortest pause (`idle_period`).
 
 A throttle shows that another poller shares the shard's limits. So it halves our rate, in calls and in bytes
@@ -53,7 +53,7 @@ _ROUNDING_SECONDS: Final = 1e-6
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Pace:
+class ReadPace:
     """The rate of one shard. Can be pickled: executors get it with what they read."""
 
     interval_seconds: float = MIN_INTERVAL_SECONDS
@@ -148,7 +148,7 @@ class Pacing:
         *,
         ready_at: float,
         jitter: Jitter,
-        pace: Pace | None = None,
+        pace: ReadPace | None = None,
         budget: ByteBudget | None = None,
         throttled_to: float = 1.0,
     ) -> None:
@@ -156,7 +156,7 @@ class Pacing:
         self.throttled_to = throttled_to
         """The part of the pace that throttles have left: 1 is all of it."""
         self._jitter = jitter
-        self._pace = pace or Pace()
+        self._pace = pace or ReadPace()
         self._budget = budget or ByteBudget()
         self._last_bytes = 0
         self._failures = FailuresInARow()
@@ -220,12 +220,12 @@ class ShardPaces:
         self,
         clock: Clock,
         *,
-        pace: Pace | None = None,
+        pace: ReadPace | None = None,
         budget: ApplicationBudget | None = None,
         jitter: Jitter = random.random,
     ) -> None:
         self._clock = clock
-        self._pace = pace or Pace()
+        self._pace = pace or ReadPace()
         self._budget = budget or ApplicationBudget()
         self._jitter = jitter
         self._pacings: dict[str, Pacing] = {}
@@ -244,7 +244,7 @@ class ShardPaces:
             return pacing
 
     @property
-    def elsewhere(self) -> Pace:
+    def elsewhere(self) -> ReadPace:
         """The pace of a shard that an executor reads: no shard alone may exceed this member's rate."""
         rate = min(self._pace.bytes_per_second, self._budget.bytes.bytes_per_second)
         return replace(self._pace, bytes_per_second=rate)

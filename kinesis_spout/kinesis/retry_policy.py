@@ -1,4 +1,4 @@
-"""What an error means for the work that met it, and how long that work is tried again, in one table.
+"""One table: the meaning of each error for the work that met it, and how long that work is tried again.
 
 ``kinesis.calls`` names the API's errors. Here an error is mapped to a reaction; each caller waits in its
 way. Times are those of the clock that is passed in.
@@ -76,7 +76,7 @@ STRAY_SECONDS: Final = 1.0
 IN_USE_SECONDS: Final = 5.0
 """AWS refuses another subscription to a shard for this long."""
 OUTAGE_SECONDS: Final = 60.0
-"""How long the other shards of a query wait for one that cannot be read."""
+"""The time that the other shards of a query wait for one that cannot be read."""
 MIN_RETRY_SECONDS: Final = 0.2
 """Between two reads of a shard, even if its getter is ready at once."""
 
@@ -95,7 +95,7 @@ _log = logging.getLogger(__name__)
 
 
 class Work(Enum):
-    """What was being done when the error came: a column of the table."""
+    """The work that met the error: a column of the table."""
 
     CONSUME = auto()
     """A consumer that has read something. It keeps its shards through every error that may pass."""
@@ -184,23 +184,23 @@ def reaction_to(error: BaseException, work: Work = Work.CONSUME) -> Reaction:
 
 
 class Told:
-    """Which errors of one piece of work were logged. Mutable; a new one when the work succeeds.
+    """The errors of one piece of work that were logged. Mutable; a new one when the work succeeds.
 
-    An error is told when its kind first occurs, and again after 1, 2, 4... minutes, up to an hour, while it
-    stays. Throttles are normal and not told.
+    An error is logged when its kind first occurs, and again after 1, 2, 4... minutes, up to an hour, while it
+    stays. Throttles are normal and not logged.
     """
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._reminders: dict[type[KinesisSpoutError], tuple[float, float]] = {}
-        """By kind: when it is told again, and how long after the last time."""
+        """By kind: when it is logged again, and how long after the last time."""
 
     @property
     def has_told(self) -> bool:
         return bool(self._reminders)
 
     def is_news(self, error: KinesisSpoutError) -> bool:
-        """Whether to log an error, which is not asked again."""
+        """Return whether to log an error. Each is asked about once."""
         if reaction_to(error).is_throttle:
             return False
         now = self._clock.monotonic()
@@ -250,16 +250,16 @@ def read_wait_seconds(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RetryPolicy:
+class CallRetryPolicy:
     deadline_seconds: float = 60.0
-    """How long one piece of work may keep failing; see ``Tries``."""
+    """The time that one piece of work may keep failing; see ``Tries``."""
     first_backoff_seconds: float = 0.2
     backoff_cap_seconds: float = 5.0
     clock: Clock = field(default_factory=SystemClock)
     jitter: Jitter = random.random
 
     @classmethod
-    def without_end(cls, clock: Clock, *, first: float, cap: float) -> "RetryPolicy":
+    def without_end(cls, clock: Clock, *, first: float, cap: float) -> "CallRetryPolicy":
         return cls(deadline_seconds=inf, first_backoff_seconds=first, backoff_cap_seconds=cap, clock=clock)
 
 
@@ -269,7 +269,7 @@ class Tries:
     The deadline counts from its creation: make it when the work begins, and a new one for the next work.
     """
 
-    def __init__(self, policy: RetryPolicy, what: str, work: Work = Work.CALL) -> None:
+    def __init__(self, policy: CallRetryPolicy, what: str, work: Work = Work.CALL) -> None:
         self._policy = policy
         self._what = what
         self._work = work
@@ -332,4 +332,4 @@ class Tries:
 
 def persistently(function: Callable[[], T], what: str, clock: Clock) -> T:
     """Make a call that a query's start depends on, again and again while its failure may pass."""
-    return Tries(RetryPolicy.without_end(clock, first=1.0, cap=1.0), what, Work.QUERY).call(function)
+    return Tries(CallRetryPolicy.without_end(clock, first=1.0, cap=1.0), what, Work.QUERY).call(function)

@@ -9,7 +9,6 @@ from kinesis_spout.kinesis.pace import Pacing
 from kinesis_spout.kinesis.read.fan_out.pushed_getter import FanOutShardGetter, FanOutStream
 from kinesis_spout.kinesis.read.polled_getter import FRESH, Cursor, PollingShardGetter
 from kinesis_spout.kinesis.read.read_settings import DEFAULT, ReadSettings
-from kinesis_spout.kinesis.read.reply_getter import FetchArrow
 from kinesis_spout.kinesis.read.user_records import HashKeys
 from kinesis_spout.kinesis.retry_policy import Jitter
 from kinesis_spout.model.clock import Clock, SystemClock
@@ -21,10 +20,7 @@ if TYPE_CHECKING:
 
 
 class ShardGetters:
-    """Opens getters of one stream's shards. Thread-safe; ``close`` it if it opens any that are pushed.
-
-    ``fetch_arrow`` makes the calls of ``read_arrow``; None: the client does, here.
-    """
+    """Opens getters of one stream's shards. Thread-safe; ``close`` it if it opens any that are pushed."""
 
     def __init__(
         self,
@@ -33,7 +29,6 @@ class ShardGetters:
         settings: ReadSettings = DEFAULT,
         *,
         lister: ShardLister | None = None,
-        fetch_arrow: FetchArrow | None = None,
         clock: Clock | None = None,
         jitter: Jitter = random.random,
     ) -> None:
@@ -42,7 +37,6 @@ class ShardGetters:
         self._settings = settings
         self._clock = clock or SystemClock()
         self._lister = lister or KinesisShardLister(client, stream, clock=self._clock, jitter=jitter)
-        self._fetch_arrow = fetch_arrow
         self._jitter = jitter
         self._fan_out: FanOutStream | None = None
         self._lock = threading.Lock()
@@ -85,7 +79,6 @@ class ShardGetters:
             hash_keys=hash_keys,
             pacing=pacing,
             cursor=cursor,
-            fetch_arrow=self._fetch_arrow,
             clock=self._clock,
             jitter=self._jitter,
         )

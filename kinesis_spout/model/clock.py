@@ -6,7 +6,7 @@ from typing import Protocol
 
 
 class Clock(Protocol):
-    """The three things we ask of time."""
+    """All that we ask of time."""
 
     def time(self) -> float:
         """Seconds since the epoch; may jump."""
@@ -18,6 +18,10 @@ class Clock(Protocol):
 
     def sleep(self, seconds: float) -> None:
         """Return after ``seconds``, or at once when that is not positive."""
+        ...
+
+    async def pause(self, seconds: float) -> None:
+        """Do the same in a coroutine, whose thread serves others meanwhile."""
         ...
 
 
@@ -36,6 +40,13 @@ class SystemClock:
         """Block the calling thread."""
         if seconds > 0:
             time.sleep(seconds)
+
+    async def pause(self, seconds: float) -> None:
+        """Suspend the calling coroutine."""
+        if seconds > 0:
+            import asyncio  # noqa: PLC0415 - processes that pause no coroutine do without
+
+            await asyncio.sleep(seconds)
 
 
 def moment(seconds: float) -> str:

@@ -1,4 +1,4 @@
-"""How often values fell into ranges: what becomes a histogram of a monitor, counted at the cost of a bisection."""
+"""Distributions count values by ranges, at the cost of a bisection: the histograms of monitors."""
 
 from bisect import bisect_left
 from collections.abc import Sequence
@@ -16,7 +16,7 @@ _SAMPLES: Final = 8
 
 
 class Counted(NamedTuple):
-    """What a distribution has counted, at one moment."""
+    """The counts of a distribution at one moment."""
 
     bounds: Sequence[float]
     """The upper bound of each range but the last, which has none; a value at a bound is below it."""
@@ -48,11 +48,11 @@ class Distribution:
         self._total += counted.total
 
     def counted(self) -> Counted:
-        """What was counted so far; a copy."""
+        """Return what was counted so far; a copy."""
         return Counted(self._bounds, tuple(self._counts), self._total)
 
 
 def sampled(count: int) -> list[tuple[int, int]]:
-    """Which of so many values in a row are looked at, and for how many each stands: at most eight, evenly."""
+    """Choose at most eight of ``count`` values in a row, evenly, each with the number it stands for."""
     step = max(1, -(-count // _SAMPLES))
     return [(at, min(step, count - at)) for at in range(0, count, step)]

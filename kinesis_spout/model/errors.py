@@ -61,7 +61,7 @@ class InvalidConfig(KinesisSpoutError, ValueError):  # noqa: N818 - the names sa
 
 
 class MissingExtra(KinesisSpoutError, ImportError):  # noqa: N818
-    """What was asked for needs a package that is not installed, or a newer one. Names the extra to install."""
+    """A package that the request needs is not installed, or too old. Names the extra to install."""
 
     exit_code = 2
 
@@ -143,7 +143,7 @@ class StreamRecreated(StoreError):  # noqa: N818
 
 
 class CommitTooLarge(StoreError):  # noqa: N818
-    """What must be stored together is more than ZooKeeper takes in one request. Nothing is stored."""
+    """The data to store together is more than ZooKeeper takes in one request. Nothing is stored."""
 
 
 class ConsumerAlive(StoreError):  # noqa: N818

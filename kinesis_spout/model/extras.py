@@ -1,12 +1,12 @@
-"""What needs more than the plain installation, and the one line that says so."""
+"""Imports only when they are needed: names of packages, and the libraries of extras."""
 
 import importlib.util
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from importlib import import_module, metadata
+from importlib import import_module
 from re import findall
-from typing import Final
+from typing import Any, Final
 
 from kinesis_spout.model.errors import MissingExtra
 
@@ -68,6 +68,8 @@ def _pyspark_version() -> str:
 
     On a platform that is often its own, on PYTHONPATH, in front of another that pip has installed.
     """
+    from importlib import metadata  # noqa: PLC0415 - slow to import
+
     found = importlib.util.find_spec("pyspark")
     if "pyspark" not in sys.modules and found is not None:
         with suppress(metadata.PackageNotFoundError):  # a platform's own may not be installed by pip
@@ -76,3 +78,25 @@ def _pyspark_version() -> str:
             if str(installed.locate_file("pyspark")) in folders:
                 return installed.version
     return str(import_module("pyspark").__version__)
+
+
+def lazy_names(
+    package: str, names: Mapping[str, Iterable[str]]
+) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
+    """Make the ``__getattr__`` and the ``__dir__`` of a package, given the names that each module has.
+
+    They are loaded when they are first used: executors import a package with every handler. Of a name that
+    several have, the last module counts.
+    """
+    modules = {name: module for module, of_module in names.items() for name in of_module}
+
+    def load(name: str) -> Any:
+        module = modules.get(name)
+        if module is None:
+            raise AttributeError(f"module {package!r} has no attribute {name!r}")
+        return getattr(import_module(module), name)
+
+    def listed() -> list[str]:
+        return sorted({*vars(import_module(package)), *modules})
+
+    return load, listed

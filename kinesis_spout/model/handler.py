@@ -1,4 +1,4 @@
-"""What a record handler can say by raising, and how an error is read.
+"""Errors by which a record handler decides, and how an error is read.
 
 Returning acks the record; anything it raises fails the record, which is retried until the retry limit. Three
 exceptions say more: `Reject` gives the record up at once, `RetryLater` chooses when it is tried again, and so
@@ -28,10 +28,11 @@ from msgspec import Struct
 from shard_state import Fate
 
 MAX_ERROR_CHARS: Final = 2_000
-"""How much of an error's text is kept: it comes back with every failed record, and goes into dead letters."""
+"""The length of an error's text that is kept: it comes back with every failed record, and goes into dead
+letters."""
 
 MAX_TRACEBACK_CHARS: Final = 4_000
-"""How much of a traceback is kept, of its end."""
+"""The length of a traceback that is kept, of its end."""
 _MAX_FRAMES: Final = 20
 _MAX_CAUSES: Final = 3
 _OURS: Final = "kinesis_spout."
@@ -83,7 +84,7 @@ class NotNow(RetryLater):
 
 
 class RaisedAt(Struct, frozen=True, gc=False):
-    """Where an exception came from. Contains nothing of the record: the exceptions' texts are left out."""
+    """The origin of an exception. Contains nothing of the record: the exceptions' texts are left out."""
 
     kind: str
     """Its type and the line that raised it: "KeyError at /app/billing.py:12, in bill"."""
@@ -97,27 +98,27 @@ class RaisedAt(Struct, frozen=True, gc=False):
 
 
 class Failure(Struct, frozen=True, kw_only=True, gc=False):
-    """What the end of a delivery means for its record."""
+    """The meaning of a delivery's end for its record."""
 
     error_text: str
     """One line of at most `MAX_ERROR_CHARS`: "ValueError: bad amount", or a `Reject`'s reason."""
     rejected: bool = False
-    """Whether the record is given up at once."""
+    """True if the record is given up at once."""
     delay_seconds: float | None = None
     """When to try again, if the handler chose; None leaves it to the back-off."""
     put_off: bool = False
-    """Whether the handler did not try the record, so that this is no attempt."""
+    """True if the handler did not try the record, so that this is no attempt."""
     killed_worker: bool = False
-    """Whether the worker died, or hung, while the record was handled. It is retried in a separate job."""
+    """True if the worker died, or hung, while the record was handled. It is retried in a separate job."""
     timed_out: bool = False
-    """Whether the handler had not returned in time."""
+    """True if the handler had not returned in time."""
     raised: RaisedAt | None = None
-    """Where it was raised, or where the handler was when it timed out; None if that is unknown, or if a
+    """The place where it was raised, or where the handler was when it timed out; None if that is unknown, or if a
     verdict of the handler was raised."""
 
     @property
     def fate(self) -> Fate:
-        """What happened to its record."""
+        """The outcome for its record."""
         if self.rejected:
             return Fate.REJECTED
         if self.killed_worker:
@@ -189,8 +190,8 @@ def _raised_at(error: BaseException) -> RaisedAt | None:
 def _way(error: BaseException) -> tuple[tuple[int, ...], list[object]]:
     """Name the types of the exceptions and the places they came through, for the price of a dictionary's key.
 
-    Types and code are named by their ids, for to hash code takes longer than all else here; so whoever keeps the
-    way keeps these, which are returned beside it.
+    Types and code are named by their ids, because hashing code takes longer than all else here. The objects are
+    returned with the way: while it is kept, they must be, too.
     """
     way: list[int] = []
     named: list[object] = []

@@ -19,7 +19,7 @@ SUMMARY_SECONDS: Final = 60.0
 _MOST_NAMED: Final = 8
 
 MAX_KINDS: Final = 100
-"""How many kinds are distinguished; further ones are counted together."""
+"""The number of kinds that are distinguished; further ones are counted together."""
 
 OTHERS: Final = "others"
 
@@ -95,7 +95,7 @@ class Reshards:
         ]
 
 
-class Pace:
+class LogPace:
     """Says when the next summary may be logged. Mutable; monotonic times."""
 
     def __init__(self) -> None:
@@ -112,7 +112,7 @@ class Pace:
 
 
 class Allowance:
-    """So many a minute, counted from the first. Mutable; monotonic times.
+    """A number a minute, counted from the first. Mutable; monotonic times.
 
     Args:
         most: lines in a minute.
@@ -136,7 +136,7 @@ class Allowance:
 
     @property
     def is_just_used_up(self) -> bool:
-        """Whether the last one was the first that was left out."""
+        """True if the last one was the first that was left out."""
         return self._left == -1
 
     def take_left_out(self) -> int:
@@ -146,7 +146,7 @@ class Allowance:
 
 
 class FailureKinds:
-    """How often code failed, by the exception's type and the line that raised it. Mutable; not thread-safe.
+    """Counts of failures, by the exception's type and the line that raised it. Mutable; not thread-safe.
 
     The log gets the first traceback of each kind. Neither has the texts of exceptions, which may quote a
     record: those are in the dead letters.
@@ -173,5 +173,5 @@ class FailureKinds:
 
     @property
     def counts(self) -> dict[str, int]:
-        """How often each kind came, the most frequent first."""
+        """Return how often each kind came, the most frequent first."""
         return dict(self._counts.most_common())

@@ -1,4 +1,4 @@
-"""How a record becomes the values that a handler or a bolt gets.
+"""Schemes: a record becomes the values that a handler or a bolt gets.
 
 The scheme runs where the handler runs. What it raises fails its record, like an error of the handler: it is
 retried, and dead-lettered in the end. It never ends the spout.
@@ -123,5 +123,5 @@ class _OnCopies:
 
 
 _GZIP: Final = b"\x1f\x8b"
-"""How it begins (RFC 1952)."""
+"""Its first bytes (RFC 1952)."""
 _ALLOWED: Final = f"one of {', '.join(BUILT_IN)}, a callable, or 'module:callable'"

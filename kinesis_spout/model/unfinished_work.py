@@ -17,11 +17,11 @@ _KINDS: Final = {
     GeneratorType: "a generator, of which nothing has run: leave the `yield` out, or loop over it in the handler",
 }
 _GOES_ON: Final = ("__await__", "add_done_callback", "is_alive")
-"""What the types of awaitables, of futures, and of threads and processes have."""
+"""Attributes of the types of awaitables, of futures, and of threads and processes."""
 
 
 def is_coroutine_function(handler: Callable[..., object]) -> bool:
-    """Whether a handler is an ``async def``: a function, a partial of one, or an object with such a call."""
+    """Return whether a handler is ``async``: a function, a partial of one, or an object with such a call."""
     return _is(inspect.iscoroutinefunction, handler)
 
 
@@ -89,7 +89,7 @@ def _is_iterator(returned: Any) -> bool:
 
 
 def _is_of_pool(kind: type) -> bool:
-    """Whether it is the ``AsyncResult`` of a pool. By its name: ``billiard`` and others have it, too."""
+    """Return whether it is the ``AsyncResult`` of a pool. By its name: ``billiard`` and others have it, too."""
     return any(each.__name__ == "ApplyResult" for each in kind.__mro__)
 
 

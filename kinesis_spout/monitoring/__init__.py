@@ -5,7 +5,7 @@ The names here are loaded when they are first used: exporters need an extra each
 
 from typing import TYPE_CHECKING, Final
 
-from kinesis_spout.model.lazy_names import lazy_names
+from kinesis_spout.model.extras import lazy_names
 
 if TYPE_CHECKING:
     from kinesis_spout.monitoring.examples import alert_rules, dashboard

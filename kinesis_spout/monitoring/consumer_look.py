@@ -18,7 +18,7 @@ class ShardLook(NamedTuple):
     lag_millis: int | None
     """As its last page said; None while it was not read."""
     has_records: bool
-    """Whether records of it were read that are not handed out, or not finished."""
+    """Records of it were read that are not handed out, or not finished."""
     reading_seconds: float
     """For how long the read of it that is under way lasts; 0 if none is."""
     still_seconds: float
@@ -40,7 +40,7 @@ class ShardLook(NamedTuple):
 
     @property
     def reason(self) -> str:
-        """What it holds, in words, if it has not moved."""
+        """Its work in words, if it has not moved."""
         status, behind = self.status, self.lag_millis or 0
         parts = [
             f"{status.in_flight:,} in flight" * bool(status.in_flight),
@@ -57,7 +57,7 @@ class ShardLook(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Life:
-    """Whether one consumer can go on by itself."""
+    """Tells whether one consumer can go on by itself."""
 
     app: str
     stream: str
@@ -103,21 +103,21 @@ class ConsumerLook:
     unstored_seconds: float
     """For how long finished records have not been stored; 0 if all are."""
     is_over: bool
-    """Whether the run has come up to its end, every shard is over, or it was closed."""
+    """The run has come up to its end, every shard is over, or it was closed."""
     shards: Sequence[ShardLook]
     buffered_bytes: int
     pause: str | None
-    """What is known of a handler that is at fault; None while it is not."""
+    """A description of a handler that is at fault; None while it is not."""
     paused_by_operator: str | None
     retried_error: str | None
     fatal: str | None
     is_certain: bool
-    """Whether ZooKeeper has answered lately, so that nobody else owns the shards."""
+    """ZooKeeper has answered lately, so nobody else owns the shards."""
     is_placed: bool
-    """Whether the newest assignment has this member."""
+    """The newest assignment has this member."""
     leads: bool
     assigned: Mapping[str, int]
-    """How many shards each living member has by the newest assignment."""
+    """The number of shards of each living member, by the newest assignment."""
     assignment_epoch: int
     delivered_per_second: float
     acked_per_second: float
@@ -141,5 +141,5 @@ class ConsumerLook:
 
     @property
     def lag_millis(self) -> int | None:
-        """Of the shard that is furthest behind; None before the first page of any."""
+        """The lag of the shard that is furthest behind; None before the first page of any."""
         return max((shard.lag_millis for shard in self.owned if shard.lag_millis is not None), default=None)

@@ -32,17 +32,17 @@ from shard_state import ShardPhase, ShardStatus
 
 _KEPT_SECONDS: Final = 0.25
 _LOCK_SECONDS: Final = 1.0
-"""How long a look waits for the consumer's lock, which is held for milliseconds."""
+"""The longest wait of a look for the consumer's lock, which is held for milliseconds."""
 _RATE_SECONDS: Final = 10.0
 """Over how long the rates are."""
 _WAITS_A_TURN: Final = 3.0
-"""How many times as long a shard may wait for others."""
+"""A shard may wait for others so many times as long."""
 _NOT_READ: Final = ShardReading(None, has_records=False, since=None)
 
 
 @dataclass(slots=True)
 class _Memory:
-    """What was seen of a shard before. Mutable."""
+    """A shard as it was seen before. Mutable."""
 
     seen: tuple[object, ...]
     moved_at: float
@@ -53,7 +53,7 @@ class _Memory:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Patience:
-    """How long a shard may be still, by what it waits for."""
+    """The time that a shard may be still, by what it waits for."""
 
     now: float
     seconds: float
@@ -150,7 +150,7 @@ class ConsumerWatch:
         return sorted(found, key=lambda each: each.due_in_seconds)[:most]
 
     def _copied(self) -> dict[str, Any]:
-        """What is guarded by the consumer's lock."""
+        """Copy what the consumer's lock guards."""
         consumer = self._consumer
         listener, figures, trouble = consumer.listener, consumer.figures, consumer.trouble
         sharing, error = consumer.sharing, consumer.retried_error
@@ -306,7 +306,7 @@ def _fatal(consumer: Consumer) -> str | None:
 
 
 def _has_work(status: ShardStatus, *, is_unread: bool, is_behind: bool) -> bool:
-    """Whether something of a shard is to be delivered or finished now, or cannot be read."""
+    """Say whether something of a shard is to be delivered or finished now, or cannot be read."""
     if status.phase not in OWNED or status.paused_by_operator:
         return False
     is_out = bool(status.in_flight or status.exhausted or status.slices_out)

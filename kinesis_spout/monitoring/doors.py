@@ -1,4 +1,4 @@
-"""How a door is monitored, as its settings ask: most are not, and pay nothing for it."""
+"""Monitors a door as its settings ask; most ask for nothing, and pay nothing."""
 
 import threading
 from typing import TYPE_CHECKING
@@ -13,10 +13,9 @@ _Place = tuple[str | None, str | None]
 """An address, or a file."""
 
 _sharing = threading.Lock()
-"""Guards the two below, and the start and end of what is in them."""
-_servers: dict[_Place, "MonitoringServer"] = {}
-"""Those that the settings of doors asked for; doors of one process share each address and each file."""
-_doors: dict[_Place, int] = {}
+"""Guards what follows, and the start and end of the servers in it."""
+_servers: dict[_Place, tuple["MonitoringServer", list["Monitored"]]] = {}
+"""The servers that the settings of doors asked for, with the doors that share each of them."""
 
 
 class Monitored:
@@ -27,54 +26,43 @@ class Monitored:
     """
 
     def __init__(self, *places: _Place) -> None:
-        self._shares: list[_Share] = []
+        self._handles: list[Handle] = []
         try:
-            for place in places:
-                self._shares.append(_Share(*place))
+            for place in dict.fromkeys(places):
+                self._join(place)
         except BaseException:
             self.close()
             raise
 
+    def _join(self, place: _Place) -> None:
+        from kinesis_spout.monitoring.server import MonitoringServer  # noqa: PLC0415 - most doors have none
+
+        http, health_file = place
+        with _sharing:
+            if place not in _servers:
+                _servers[place] = MonitoringServer(http, health_file=health_file), []
+            _servers[place][1].append(self)
+
     def watch(self, handle: Handle) -> None:
         """Let the servers answer for the door, until ``close``."""
-        for share in self._shares:
-            share.watch(handle)
+        with _sharing:
+            self._handles.append(handle)
+            for server, doors in _servers.values():
+                if self in doors:
+                    server.add(handle)
 
     def close(self) -> None:
         """Answer for it no more. May be called twice."""
-        for share in self._shares:
-            share.close()
-
-
-class _Share:
-    def __init__(self, http: str | None, health_file: str | None) -> None:
-        from kinesis_spout.monitoring.server import MonitoringServer  # noqa: PLC0415 - most doors have none
-
-        self._key = http, health_file
-        self._handles: list[Handle] = []
-        self._closed = False
         with _sharing:
-            server = _servers.get(self._key)
-            self._server = server or MonitoringServer(http, health_file=health_file)
-            _servers[self._key] = self._server
-            _doors[self._key] = _doors.get(self._key, 0) + 1
-
-    def watch(self, handle: Handle) -> None:
-        self._handles.append(handle)
-        self._server.add(handle)
-
-    def close(self) -> None:
-        with _sharing:
-            if self._closed:
-                return
-            self._closed = True
-            for handle in self._handles:
-                self._server.remove(handle)
-            _doors[self._key] -= 1
-            if _doors[self._key]:
-                return
-            del _doors[self._key], _servers[self._key]
-            self._server.close()  # before another door begins to listen there
+            for place, (server, doors) in list(_servers.items()):
+                if self not in doors:
+                    continue
+                for handle in self._handles:
+                    server.remove(handle)
+                doors.remove(self)
+                if not doors:
+                    del _servers[place]
+                    server.close()  # before another door begins to listen there
 
 
 def monitored(config: SpoutConfig) -> Monitored:

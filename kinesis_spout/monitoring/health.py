@@ -1,4 +1,4 @@
-"""Whether what runs here is alive, and whether it is ready: two questions, and never one answer for both.
+"""Judges whether what runs here is alive, and whether it is ready: never one answer for both questions.
 
 **Alive** asks whether the process can go on by itself. It looks at nothing outside, so that no outage of
 ZooKeeper, Kinesis or Spark makes an orchestrator restart healthy processes. It is false while the driver's
@@ -46,14 +46,14 @@ class Reason:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Health:
-    """What probes ask for."""
+    """The answers for probes."""
 
     not_alive: Sequence[Reason]
     not_ready: Sequence[Reason]
 
     @property
     def is_alive(self) -> bool:
-        """Whether to leave the process alone."""
+        """Say whether to leave the process alone."""
         return not self.not_alive
 
     @property
@@ -63,7 +63,7 @@ class Health:
 
     @property
     def is_ready(self) -> bool:
-        """Whether records move as they should."""
+        """Say whether records move as they should."""
         return self.is_alive and not self.not_ready
 
 

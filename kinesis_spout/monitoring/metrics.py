@@ -15,7 +15,7 @@ PREFIX: Final = "kinesis_spout_"
 
 
 class Kind(StrEnum):
-    """What monitors do with a metric."""
+    """The use that monitors make of a metric."""
 
     COUNTER = "counter"
     """Only grows; begins at 0 with the process. Look at its rate."""
@@ -35,7 +35,7 @@ class Metric:
     labels: tuple[str, ...]
     doc: str
     bounds: tuple[float, ...] = ()
-    """Of a histogram."""
+    """The upper bounds of a histogram's ranges."""
 
     @property
     def exposed_name(self) -> str:
@@ -123,7 +123,7 @@ CONSUMER: Final = (
     _gauge("retried_error", _STREAM, "1 while an error of reading or storing is being retried.", "1"),
     _gauge("info", (*_STREAM, "version", "member", "door"), "Always 1: what runs here.", "1"),
 )  # fmt: skip
-"""Of each stream that a consumer of this process reads, with its application."""
+"""For each stream that a consumer of this process reads, with its application."""
 
 SHARDS: Final = (
     _gauge("shard_lag_seconds", _SHARD, "How far behind the tip the shard is.", "s"),
@@ -134,7 +134,7 @@ SHARDS: Final = (
     _gauge("shard_holes", _SHARD, "Its finished runs beyond a record that is not finished.", "{hole}"),
     _gauge("shard_stalled", _SHARD, "1 if it has something to deliver and has not moved.", "1"),
 )  # fmt: skip
-"""Of each shard that this member owns; only where they are asked for."""
+"""For each shard that this member owns; only where they are asked for."""
 
 QUERIES: Final = (
     _gauge("query_lag_max_seconds", _QUERY, "How far behind the furthest shard's oldest unfinished record is.",
@@ -153,7 +153,7 @@ QUERIES: Final = (
     _gauge("query_batch_timestamp_seconds", _QUERY, "When the newest micro-batch was triggered.", "s"),
     _gauge("query_active", _QUERY, "1 while the query runs.", "1"),
 )  # fmt: skip
-"""Of a query that reads ``format("kinesis")``, from its ``lastProgress``."""
+"""For a query that reads ``format("kinesis")``, from its ``lastProgress``."""
 
 PRODUCER: Final = (
     _counter("producer_records_put", _PRODUCER, "Records that were put, those from the spool included."),
@@ -170,7 +170,7 @@ PRODUCER: Final = (
     _gauge("producer_waiting_bytes", _PRODUCER, "Their data and keys.", "By"),
     _gauge("producer_spool_bytes", _PRODUCER, "The size of the spool's files; 0 without one.", "By"),
 )  # fmt: skip
-"""Of each producer."""
+"""For each producer."""
 
 TOPOLOGY: Final = (
     _counter("component_executed", _COMPONENT, "Tuples that a bolt was given.", "{tuple}"),
@@ -184,13 +184,13 @@ TOPOLOGY: Final = (
     _gauge("component_complete_seconds", _COMPONENT,
         "Of a spout: how long its tuples take until their tree is done, on the average of ten minutes.", "s"),
 )  # fmt: skip
-"""Of each component of a topology."""
+"""For each component of a topology."""
 
 MONITORING: Final = (
     _counter("source_failures", ("source",),
         "Times that something watched could not be read, by its type; the others still are.", "{failure}"),
 )  # fmt: skip
-"""Of what watches."""
+"""For the monitoring itself."""
 
 METRICS: Final[Mapping[str, Metric]] = {
     metric.name: metric for metric in (*CONSUMER, *SHARDS, *QUERIES, *PRODUCER, *TOPOLOGY, *MONITORING)

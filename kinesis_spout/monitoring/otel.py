@@ -40,7 +40,7 @@ class Alias(NamedTuple):
 
     name: str
     row: str
-    """Of the table, without its prefix."""
+    """Its name in the table, without the prefix."""
     attributes: Mapping[str, str]
     """Each with a text, in which ``{label}`` stands for a label of the row."""
     factor: float = 1
@@ -92,7 +92,7 @@ KCL: Final = (
         1_000,
     ),
 )
-"""What KCL 3.5 exports and we have, too; durations are milliseconds there."""
+"""Metrics that KCL 3.5 exports and we have, too; durations are milliseconds there."""
 
 
 def export_to_opentelemetry(

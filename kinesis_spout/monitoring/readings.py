@@ -73,11 +73,11 @@ class HasProgress(Protocol):
 
 
 Watched = Handle | KinesisProducer | HasProgress
-"""What can be watched: a spout, a query, a topology; a producer; a streaming query of Spark."""
+"""A spout, a query, a topology; a producer; a streaming query of Spark."""
 
 
 class Sources:
-    """What is watched together: each consumer once, whoever holds it. Thread-safe.
+    """Everything that is watched together: each consumer once, also if several handles hold it. Thread-safe.
 
     Args:
         watched: see ``Watched``.
@@ -90,9 +90,9 @@ class Sources:
         self._lock = threading.Lock()
         """Guards the two below while they change."""
         self._failures = Counter[str]()
-        """How often something could not be read, by its type."""
+        """Failed readings, by the type of what was read."""
         self._failing: dict[int, str] = {}
-        """What could not be read when it was tried last, by the ids of objects, and why."""
+        """Why the last reading of an object failed, by its id."""
         self._watched: list[Watched] = []
         self._watches: dict[int, ConsumerWatch] = {}
         for each in watched:
@@ -133,7 +133,7 @@ class Sources:
         ]
 
     def watches_of(self, handle: Handle) -> list[ConsumerWatch]:
-        """What follows each consumer of a handle; the same objects as long as the consumers live."""
+        """Return the watch of each consumer of a handle; the same ones as long as the consumers live."""
         consumers = consumers_of(handle)
         with self._lock:
             return [self._watch_of(consumer) for consumer in consumers]
@@ -168,7 +168,7 @@ class Sources:
 
     @property
     def failing(self) -> Sequence[str]:
-        """What could not be read when it was tried last, and why."""
+        """Objects whose last reading failed, with the reason."""
         with self._lock:
             known = set(map(id, (*self._watched, *self._watches.values())))
             return [why for source, why in self._failing.items() if source in known]
@@ -215,7 +215,7 @@ def _of_watched(watched: Watched) -> Iterable[Sample]:
 
 
 def is_topology(watched: object) -> TypeGuard[HasComponents]:
-    """Whether something is a running topology; asks its type, as its figures cost something."""
+    """Say whether something is a running topology; asks its type, as its figures cost something."""
     return hasattr(type(watched), "components")
 
 
@@ -428,7 +428,7 @@ def _of_query(query: HasProgress) -> Iterator[Sample]:
 
 
 def _told(offset: Any) -> Mapping[str, Any] | None:
-    """What our reader says of itself in a query's progress, if it is ours."""
+    """Return our reader's part of a query's progress, if it is ours."""
     document = json.loads(offset) if isinstance(offset, str) else offset
     return document.get("kinesis") if isinstance(document, Mapping) else None
 

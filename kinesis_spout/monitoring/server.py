@@ -38,15 +38,15 @@ from kinesis_spout.monitoring.status import readiness_of, status_of
 from kinesis_spout.settings.grammar.http_address import HttpAddress
 
 _LOOK_SECONDS: Final = 1.0
-"""How often it looks by itself: what notices that a shard does not move."""
+"""The time between two looks by itself, which notice that a shard does not move."""
 _BEAT_SECONDS: Final = 0.5
-"""How often it notices that the process runs."""
+"""The time between two signs that the process runs."""
 _GAP_SECONDS: Final = 1.5
 """Between two beats: the process stood still."""
 _SHUTDOWN_POLL_SECONDS: Final = 0.05
 _RETRIES_SHOWN: Final = 100
 _REQUEST_SECONDS: Final = 5.0
-"""How long a client may take for its request."""
+"""A client's time for its request."""
 
 _log = logging.getLogger(__name__)
 
@@ -91,7 +91,7 @@ class MonitoringServer:
 
     @property
     def address(self) -> str | None:
-        """Where it listens, with the port it has; None without HTTP."""
+        """The address it listens at, with its port; None without HTTP."""
         if self._http is None:
             return None
         host, port = self._http.server_address[:2]

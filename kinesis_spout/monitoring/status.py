@@ -1,4 +1,4 @@
-"""What a door does now, as one JSON document: for ``/status``, ``run --json`` and the page."""
+"""The state of a door as one JSON document, for ``/status`` and the page; and that of ``/readyz``."""
 
 from collections import Counter
 from collections.abc import Iterator, Sequence

@@ -1,4 +1,4 @@
-"""Who changed what of an application, when and why: in the log, and with the application in ZooKeeper.
+"""The record of changes of an application (who, what, when, why): in the log, and in ZooKeeper.
 
 An entry is written after its change, so none tells of a change that was refused. Where it cannot be stored (the
 application is not there any more, ZooKeeper does not answer), the change stays, and the log alone has the entry.
@@ -22,12 +22,12 @@ _log = logging.getLogger(__name__)
 
 VERSION: Final = 1
 _MAX_CHARS: Final = 2_000
-"""Of one text of an entry."""
+"""The longest text in an entry."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Operator:
-    """Who makes a change, and why."""
+    """The person who makes a change, and the reason."""
 
     who: str
     why: str = ""

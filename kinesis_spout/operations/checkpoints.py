@@ -37,10 +37,10 @@ _KEYS: Final = (
     "shard_id", "parents", "owner", "unreadable", "checkpoint", "start", "goes_on_at", "epoch", "app_instance",
     "anchor", "holes", "unfinished",
 )  # fmt: skip
-"""Of a shard's document; what cannot be read is null."""
+"""The keys of a shard's document; a value that cannot be read is null."""
 
 _COUNTED_SHARDS: Final = 64
-"""Of more, the records are not counted: each costs a few reads."""
+"""The most shards whose records are counted: each costs a few reads."""
 _COUNTED_RECORDS: Final = 3_000
 _PAGE_RECORDS: Final = 1_000
 _MAX_PAGES: Final = 8
@@ -100,7 +100,7 @@ def view_checkpoints(world: World, config: SpoutConfig) -> CheckpointsView:
 
 
 def parse_target(text: str, now: float) -> Position:
-    """Where a reset goes (see ``settings.grammar.positions``); LATEST is the time ``now``."""
+    """Parse the target of a reset (see ``settings.grammar.positions``); LATEST is the time ``now``."""
     try:
         return resolved(parse_position(text, TARGETS), now, text)
     except NotAllowed as error:
@@ -133,7 +133,7 @@ def planned_reset(
     shard_ids: Collection[str] = (),
     by: Operator | None = None,
 ) -> Iterator[tuple[Sequence[Move], Callable[[], None]]]:
-    """What a reset to one of ``TARGETS`` would write, of the named shards or all; and a function that writes it.
+    """Plan a reset of the named shards, or of all, to one of ``TARGETS``; give it with a function that writes it.
 
     It can be called until the context ends.
     """
@@ -255,7 +255,7 @@ class RecordCount:
 class ResetEffect:
     shard_id: str
     before: str | None
-    """Where it continues now; None if nothing can be read."""
+    """The place where it continues now; None if nothing can be read."""
     after: str | None
     """None for a shard that keeps what is stored."""
     reason: str | None
@@ -274,7 +274,7 @@ class ResetPreview:
 
     @property
     def changed(self) -> int:
-        """How many shards would be written."""
+        """The number of shards that would be written."""
         return sum(each.after is not None for each in self.effects)
 
 
@@ -373,7 +373,7 @@ def _is_finished(checkpoint: Checkpoint, record: Record) -> bool:
 
 
 def _is_included(position: Position, record: Record) -> bool:
-    """Whether a reset to there delivers it."""
+    """Say whether a reset to there delivers it."""
     if position.timestamp is not None and record.arrival_timestamp is not None:
         return record.arrival_timestamp >= position.timestamp
     return position.includes(record.sequence)

@@ -21,8 +21,8 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, runtime_checkable
 import msgspec
 
 from kinesis_spout.model.clock import moment
-from kinesis_spout.model.dead_letter import DeadLetter
 from kinesis_spout.model.errors import InvalidConfig, MissingExtra, StoreError, StoreUnavailable
+from kinesis_spout.model.record import DeadLetter
 from kinesis_spout.operations.audit import Audit, Operator
 from kinesis_spout.operations.errors import NotFound, RedriveRuns
 from kinesis_spout.operations.stored_progress import StoredProgress
@@ -44,13 +44,13 @@ _SUMMARY: Final = (
     ),
     ("error", "traceback"),
 )  # fmt: skip
-"""What a letter says besides its data: before its size, and after it."""
+"""The fields of a letter besides its data: before its size, and after it."""
 
 _KIND: Final = re.compile(r"[A-Za-z_][\w.]*(?=:|$)")
 """The name of an exception at the beginning of an error."""
 
 MAX_LETTERS: Final = 20_000
-"""Of more, the newest are shown; all are counted."""
+"""The most letters that are shown, the newest ones; all are counted."""
 _MAX_ERROR_CHARS: Final = 1_000
 
 
@@ -118,7 +118,7 @@ def list_letters(
 
 
 def find_letter(world: World, config: SpoutConfig, message_id: str) -> DeadLetter:
-    """Of several copies the last, which says the most."""
+    """Find a letter; of several copies the last, which says the most."""
     with world.dead_letters(config) as sink:
         found = [letter for letter in sink.read() if letter.message_id == message_id]
         if not found:
@@ -233,7 +233,7 @@ class ChosenLetters:
         return count
 
     def _batches(self, rate: float | None) -> Iterator[Sequence[DeadLetter]]:
-        """What one call puts: of a rate no more than a second's worth."""
+        """Yield the letters of each call; with a rate, no more than a second's worth."""
         from kinesis_spout.kinesis.write.put_records import batches  # noqa: PLC0415 - imports boto3
 
         letters = self._without_copies(self._sink.read())
@@ -351,7 +351,7 @@ def _alone(world: World, config: SpoutConfig, by: Operator, *, force: bool) -> I
 
 def _put(client: "KinesisClient", letters: Sequence[DeadLetter]) -> None:
     from kinesis_spout.dead_letters.kinesis_stream import as_dead_letter_errors  # noqa: PLC0415 - imports boto3
-    from kinesis_spout.kinesis.retry_policy import RetryPolicy  # noqa: PLC0415
+    from kinesis_spout.kinesis.retry_policy import CallRetryPolicy  # noqa: PLC0415
     from kinesis_spout.kinesis.write.record_putter import put_all  # noqa: PLC0415
 
     by_stream: dict[str, list[Entry]] = {}
@@ -359,7 +359,7 @@ def _put(client: "KinesisClient", letters: Sequence[DeadLetter]) -> None:
         by_stream.setdefault(letter.stream, []).append(_entry(letter))
     with as_dead_letter_errors():
         for stream, entries in by_stream.items():
-            put_all(client, stream, entries, RetryPolicy())
+            put_all(client, stream, entries, CallRetryPolicy())
 
 
 def _entry(letter: DeadLetter) -> "Entry":
@@ -403,7 +403,7 @@ class LettersView:
     letters: Sequence[LetterSummary]
     """The newest first, at most ``MAX_LETTERS``."""
     can_mark: bool
-    """Whether single letters can be redriven: their place remembers which were."""
+    """Single letters can be redriven, because their place remembers which were."""
 
     def chosen(self, choice: Choice) -> Iterator[LetterSummary]:
         return (each for each in self.letters if choice.takes(each.letter))

@@ -1,4 +1,4 @@
-"""What an operation refuses, and the error of a first call of Kinesis that reaches no endpoint.
+"""Refusals of operations, and the error of a first call of Kinesis that reaches no endpoint.
 
 A message names an argument of an operation as it names a setting: "shard: expected ...". Each door spells it.
 """
@@ -26,7 +26,7 @@ class RedriveRuns(WrongArguments):
 
 
 class NotFound(KinesisSpoutError):  # noqa: N818 - the name says what happened
-    """What was named does not exist."""
+    """The named thing does not exist."""
 
 
 class NotBegun(NotFound):

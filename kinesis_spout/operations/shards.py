@@ -1,4 +1,4 @@
-"""Where each shard stands, from the stream's list and the stored progress together, without owning a shard."""
+"""The state of each shard, from the stream's list and the stored progress together, without owning a shard."""
 
 from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
@@ -59,7 +59,7 @@ class ShardView:
     owner: str | None = None
     assigned_to: str | None = None
     pause: str | None = None
-    """What its owner says of its pause; None if it has not paused."""
+    """Its owner's words about its pause; None if it has not paused."""
     checkpoint: Checkpoint | None = None
     """None where nothing is stored, or where it cannot be read."""
     lag_millis: int | None = None
@@ -70,7 +70,7 @@ class ShardView:
 
     @property
     def read_from(self) -> Position | None:
-        """Where the backlog begins; None where there is nothing to read."""
+        """The beginning of the backlog; None if there is nothing to read."""
         if self.state not in _WITH_A_BACKLOG:
             return None
         return Position.trim_horizon() if self.checkpoint is None else self.checkpoint.read_from

@@ -47,7 +47,7 @@ def _each(spool: Any) -> Iterator[dict[str, Any]]:
 
 
 def _counted(name: str, state: str, files: list[Path]) -> dict[str, Any]:
-    from kinesis_spout.producer.spool.segment import lines_in  # noqa: PLC0415 - imports boto3
+    from kinesis_spout.producer.spool.spool_file import lines_in  # noqa: PLC0415 - imports boto3
 
     records = damaged = size_bytes = 0
     for path in files:

@@ -1,4 +1,4 @@
-"""What an operator sees of an application's stored progress, and when it can be trusted.
+"""An application's stored progress as an operator sees it, and when it can be trusted.
 
 An embedded ZooKeeper that starts gives every session in its data its whole time again. So when the consumer
 that ran the server was killed, its nodes are there once more. An operation that starts the server, and ends
@@ -50,7 +50,7 @@ class OperatorStore(CheckpointStore, Protocol):
     """A ``CheckpointStore`` that an operator can look into. Both the real one and the fake are one."""
 
     def read_application(self) -> "Application | None":
-        """What the application began with, or None when it has not begun."""
+        """Return the record of its beginning, or None if it has not begun."""
         ...
 
     def shard_ids(self) -> list[str]:

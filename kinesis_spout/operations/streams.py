@@ -1,4 +1,4 @@
-"""What an operator does with a stream itself: read it, put records on it, end its registered consumers."""
+"""Operations on a stream itself: read it, put records on it, end its registered consumers."""
 
 import base64
 import uuid

@@ -1,4 +1,4 @@
-"""What the operations talk to: stored progress, streams, dead letters. Tests give a world of fakes instead.
+"""The outside world of the operations: stored progress, streams, dead letters. Tests replace it by fakes.
 
 Each part is opened only by the operation that needs it: one that looks at progress alone never connects to
 Kinesis, and nothing heavy is imported before it is used, so that ``--help`` is quick.
@@ -8,7 +8,7 @@ import logging
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, closing, contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -27,22 +27,13 @@ if TYPE_CHECKING:
 
 
 DEADLINE_SECONDS: Final = 15.0
-"""How long an operation waits for a stream that does not answer; a consumer waits longer."""
+"""The longest wait of an operation for a stream that does not answer; a consumer waits longer."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StreamAccess:
     lister: ShardLister
     open_getter: Callable[[str, Position], ShardGetter]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Credentials:
-    method: str
-    """Where they were found, in boto3's words."""
-    access_key: str | None = field(repr=False)
-    secret_key: str | None = field(repr=False)
-    token: str | None = field(repr=False)
 
 
 class World:
@@ -143,28 +134,18 @@ class World:
 
         return fail_at_once(client_settings(config).create())
 
-    def credentials(self, config: SpoutConfig) -> "Credentials | None":
-        """What boto3 finds, fetched from where they come from."""
-        from botocore.exceptions import NoCredentialsError  # noqa: PLC0415
-
+    def credentials(self, config: SpoutConfig) -> tuple[str, set[str | None]]:
+        """Fetch what boto3 finds: how, in its words, and the keys. Raises KinesisError if it finds none."""
         from kinesis_spout.consumer.open_ports import client_settings  # noqa: PLC0415
         from kinesis_spout.kinesis.calls import translated  # noqa: PLC0415
 
         with translated("Finding credentials"):
             found: Any = client_settings(config).session().get_credentials()
-            try:
-                fetched = found.get_frozen_credentials()
-            except NoCredentialsError:
-                return None
-        return Credentials(
-            method=str(found.method),
-            access_key=fetched.access_key,
-            secret_key=fetched.secret_key,
-            token=fetched.token,
-        )
+            keys = found.get_frozen_credentials()
+        return str(found.method), {keys.access_key, keys.secret_key, keys.token}
 
     def zookeeper_answer(self, config: SpoutConfig) -> str | None:
-        """What ZooKeeper says of itself to `srvr`; empty if nothing, None if it is embedded and does not run."""
+        """Return ZooKeeper's answer to `srvr`; empty if there is none, None if it is embedded and does not run."""
         from kinesis_spout.consumer.open_ports import zookeeper_settings  # noqa: PLC0415
         from kinesis_spout.zookeeper.embedded_server import answer_of_running  # noqa: PLC0415
 

@@ -1,17 +1,14 @@
 """Fetches a shard's records ahead, so that asking for the next one never waits for the network."""
 
-from bisect import bisect_left
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import AbstractContextManager
 from functools import partial
-from itertools import accumulate
 from typing import Any
 
 from kinesis_spout.kinesis import Prefetcher
-from kinesis_spout.kinesis.read.polling.steps import Steps
 from kinesis_spout.kinesis.read.read_settings import MAX_RECORDS
-from kinesis_spout.kinesis.read.shard_reader import Room, ShardReader, read_page
+from kinesis_spout.kinesis.read.shard_reader import Room, ShardReader
 from kinesis_spout.kinesis.retry_policy import Action, Reaction, reaction_to, read_again_at
 from kinesis_spout.model.clock import Clock
 from kinesis_spout.model.errors import KinesisSpoutError, SpoutClosed
@@ -59,7 +56,8 @@ class BufferedShard(ShardReader[Page]):
         self._worked = worked
         self._took = took
         self._came = came
-        self._records: deque[Record] = deque()
+        self._records: deque[tuple[Record, int]] = deque()
+        """With the ``size_bytes`` of each."""
         self._bytes = 0
         self._records_in_one = 1
         """The most user records in one record of Kinesis, on the page before."""
@@ -83,57 +81,34 @@ class BufferedShard(ShardReader[Page]):
     def held_bytes(self) -> int:
         return self._bytes
 
-    def poll(self) -> Record | None:
-        """Return the next record, or None if none is at hand now. Never waits for the network.
+    def poll(self) -> tuple[Record, int] | None:
+        """Take the next record, and its ``size_bytes``; None if none is at hand now. Under the lock.
 
         Raises:
             SpoutClosed: after ``close``.
             DataLoss, ShardNotFound, StreamNotFound: see ``ShardGetter.read``; any error that ``react`` does
                 not retry.
         """
-        with self._lock:
+        if not self._records:
             if self._closed:
                 raise SpoutClosed("expected an open getter, got one that was closed; open the shard again")
-            if not self._records:
-                if self._failure is not None:
-                    raise self._failure
-                return None
-            record = self._records.popleft()
-            self._taken(record.size_bytes)
-            return record
-
-    def take(self, most: int, most_bytes: int) -> tuple[list[Record], list[int]]:
-        """The next records at hand, with the size of each: so many at most, of ``most_bytes`` but for the last.
-
-        An error that ``poll`` would raise is left to it.
-        """
-        with self._lock:
-            queue = self._records
-            records = [queue.popleft() for _ in range(min(most, len(queue)))]
-            sizes = sizes_of(records)
-            taken_bytes = sum(sizes)
-            if taken_bytes > most_bytes:
-                count = 1 + bisect_left(list(accumulate(sizes)), most_bytes)
-                queue.extendleft(reversed(records[count:]))
-                del records[count:], sizes[count:]
-                taken_bytes = sum(sizes)
-            self._taken(taken_bytes)
-            return records, sizes
-
-    def put_back(self, records: Sequence[Record], size_bytes: int) -> None:
-        """Let records, of that size, be the next ones again, in the order in which ``take`` returned them."""
-        with self._lock:
-            if not self._closed:
-                self._records.extendleft(reversed(records))
-                self._bytes += size_bytes
+            if self._failure is not None:
+                raise self._failure
+            return None
+        _, size_bytes = polled = self._records.popleft()
+        self._bytes -= size_bytes
+        if self._is_parked and self._is_half_empty():
+            self._is_parked = False
+            self.resume()
+        return polled
 
     def ahead(self, most: int) -> tuple[SequenceNumber, SequenceNumber] | None:
         """The next record and the last of the next ``most`` that are at hand; None if there is none."""
         with self._lock:
             if not self._records:
                 return None
-            last = self._records[min(most, len(self._records)) - 1]
-            return self._records[0].sequence, last.sequence
+            last, _ = self._records[min(most, len(self._records)) - 1]
+            return self._records[0][0].sequence, last.sequence
 
     @property
     def at_end(self) -> bool:
@@ -175,12 +150,6 @@ class BufferedShard(ShardReader[Page]):
             self._bytes = 0
         self._getter.close()
 
-    def _taken(self, taken_bytes: int) -> None:
-        self._bytes = self._bytes - taken_bytes if self._records else 0
-        if self._is_parked and self._is_half_empty():
-            self._is_parked = False
-            self.resume()
-
     def _wanted(self) -> int:
         room = self._max_records - len(self._records)
         self._is_parked = not self._closed and (room <= 0 or not self._room.has_room(self))
@@ -188,8 +157,8 @@ class BufferedShard(ShardReader[Page]):
             return 0
         return min(MAX_RECORDS, max(1, room // self._records_in_one))
 
-    def _read(self, limit: int) -> Steps[Page]:
-        return read_page(self._getter, limit)
+    async def _read(self, limit: int) -> Page:
+        return await self._prefetcher.page(self._getter, limit)
 
     def _keep(self, page: Page, begun_at: float) -> float | None:
         if self._closed:
@@ -200,9 +169,10 @@ class BufferedShard(ShardReader[Page]):
             self.last_error = None
             self.millis_behind_latest = page.millis_behind_latest
             self._took(page)
-        self._records.extend(page.records)
+        sizes = sizes_of(page.records)
+        self._records.extend(zip(page.records, sizes, strict=True))
         self._records_in_one = max(1, len(page.records) // (page.kinesis_records or MAX_RECORDS))
-        self._bytes += page.kept_bytes
+        self._bytes += sum(sizes)
         if page.records or page.at_end:
             self._came()
         if page.at_end:

@@ -45,25 +45,17 @@ class SpoutListener:
 class Announcements:
     """Calls to a listener that wait until the lock is free. Mutable; thread-safe."""
 
-    def __init__(self, listener: SpoutListener | None) -> None:
+    def __init__(self, listener: SpoutListener) -> None:
         self._listener = listener
         self._waiting: deque[partial[None]] = deque()
 
-    @property
-    def are_heard(self) -> bool:
-        return self._listener is not None
-
     def emitted(self, message_id: str, attempt: int) -> None:
-        if self._listener is not None:
-            self._waiting.append(partial(self._listener.emitted, message_id, attempt))
+        self._waiting.append(partial(self._listener.emitted, message_id, attempt))
 
     def acked(self, message_id: str) -> None:
-        if self._listener is not None:
-            self._waiting.append(partial(self._listener.acked, message_id))
+        self._waiting.append(partial(self._listener.acked, message_id))
 
     def failed(self, message_id: str, reason: FailReason, error: str, decision: Retry | Exhausted) -> None:
-        if self._listener is None:
-            return
         retry_in = decision.delay_seconds if isinstance(decision, Retry) else None
         self._waiting.append(partial(self._listener.failed, message_id, reason, error, retry_in))
         if isinstance(decision, Exhausted):

@@ -90,7 +90,7 @@ class RecordSpout(Handle):
         self.config = SpoutConfig.load(**settings) if config is None else config
         self._given_ports = None if ports is None else given_ports(ports, self.config)
         self._scheme = resolve(scheme)
-        self._announcements = Announcements(listener)
+        self._announcements = None if listener is None else Announcements(listener)
         self._streams: StreamSet[StreamTuples] | None = None
         self._clock: Clock = SystemClock()
         self._is_several = self.config.is_several
@@ -100,12 +100,11 @@ class RecordSpout(Handle):
         self._closed = False
         self._parent: int | None = None
         """The process that opened this spout, in one that was forked from it."""
-        self._turns: deque[str] = deque()
-        self._turns_of: Mapping[str, StreamTuples] = {}
-        """The streams that take turns."""
-        self._rests_until: dict[str, float] = {}
         self._only: StreamTuples | None = None
         """The stream, while the spout is open and reads no other."""
+        self._turns: deque[tuple[str, StreamTuples]] = deque()
+        """The streams in their turns; those of ``_turns_of``."""
+        self._turns_of: Mapping[str, StreamTuples] = {}
 
     # Life
 
@@ -130,7 +129,7 @@ class RecordSpout(Handle):
         streams = self._opened()
         self._active = False
         for tuples in streams.current.values():
-            tuples.put_back()
+            tuples.end_run()
 
     def open(self) -> Self:
         """Activate, and return this spout, for ``with`` and for iteration."""
@@ -249,40 +248,39 @@ class RecordSpout(Handle):
                 StreamNotFound: the stream is deleted; or all are, and no pattern can find others.
         """
         only = self._only  # ``close`` takes it away meanwhile
-        if only is not None:
-            at_hand = only.at_hand()
-            if at_hand is not None:
-                return at_hand
-        streams = self._opened()
-        tuples = streams.current
-        if tuples is not self._turns_of:
-            self._enroll(tuples)
-        now = self._clock.monotonic() if len(tuples) > 1 else 0.0  # an only stream never rests
         try:
-            for _ in range(len(self._turns)):
-                name = self._turns[0]
-                self._turns.rotate(-1)
-                if self._rests_until.get(name, now) > now:
-                    continue
-                try:
-                    emitted = tuples[name].next()
-                except StreamNotFound as gone:
-                    streams.end(name, gone)
-                    continue
-                if emitted is not None:
-                    return emitted
-                self._rests_until[name] = now + self._rest_seconds * (len(tuples) - 1)
+            return self._next_in_turn() if only is None else only.next()
         finally:
-            self._announcements.make()
+            if self._announcements is not None:
+                self._announcements.make()
+
+    def _next_in_turn(self) -> Emitted | None:
+        streams = self._opened()
+        if streams.current is not self._turns_of:
+            self._enroll(streams.current)
+        now, others = self._clock.monotonic(), len(self._turns) - 1
+        for _ in range(1 + others):
+            name, tuples = self._turns[0]
+            self._turns.rotate(-1)
+            if tuples.rests_until > now:
+                continue
+            try:
+                emitted = tuples.next()
+            except StreamNotFound as gone:
+                streams.end(name, gone)
+                continue
+            if emitted is not None:
+                return emitted
+            tuples.rests_until = now + self._rest_seconds * others
         if streams.error is not None:
             raise streams.error
         return None
 
     def _enroll(self, current: Mapping[str, StreamTuples]) -> None:
         """Let the streams that are read now take turns, and no others."""
-        kept = [name for name in self._turns if name in current]
-        self._turns = deque(kept + [name for name in current if name not in kept])
-        self._rests_until, self._turns_of = {}, current
+        kept = [name for name, _ in self._turns if name in current]
+        names = kept + [name for name in current if name not in kept]
+        self._turns, self._turns_of = deque((name, current[name]) for name in names), current
 
     def __iter__(self) -> Iterator[Emitted]:
         """Yield tuple after tuple, waiting for the next one.
@@ -322,12 +320,10 @@ class RecordSpout(Handle):
             ValueError: this is no message id.
             SpoutClosed: it was closed, or never activated.
         """
-        only = self._only
-        if only is not None and only.ack_at_hand(message_id):
-            return True
-        tuples, delivery = self._addressed_tuple(message_id)
-        acked = tuples is not None and tuples.ack(delivery, message_id)
-        self._announcements.make()
+        tuples = self._only or self._stream_of(message_id)
+        acked = tuples is not None and tuples.ack(message_id)
+        if self._announcements is not None:
+            self._announcements.make()
         return acked
 
     def fail(self, message_id: str, reason: str | BaseException = "") -> bool:
@@ -347,12 +343,10 @@ class RecordSpout(Handle):
             SpoutClosed: it was closed, or never activated.
         """
         failure = failure_of(reason) if isinstance(reason, BaseException) else failure_saying(reason)
-        only = self._only
-        if only is not None and only.fail_at_hand(message_id, failure):
-            return True
-        tuples, delivery = self._addressed_tuple(message_id)
-        failed = tuples is not None and tuples.fail(delivery, failure)
-        self._announcements.make()
+        tuples = self._only or self._stream_of(message_id)
+        failed = tuples is not None and tuples.fail(message_id, failure)
+        if self._announcements is not None:
+            self._announcements.make()
         return failed
 
     def record(self, message_id: str) -> Record | None:
@@ -362,8 +356,8 @@ class RecordSpout(Handle):
             ValueError: this is no message id.
             SpoutClosed: it was closed, or never activated.
         """
-        tuples, delivery = self._addressed_tuple(message_id)
-        return None if tuples is None else tuples.record(delivery)
+        tuples = self._only or self._stream_of(message_id)
+        return None if tuples is None else tuples.record(message_id)
 
     def trace_span(self, message_id: str) -> "Span | None":
         """Return the OpenTelemetry span of a delivery under way, to make it current (``trace.use_span``).
@@ -375,21 +369,22 @@ class RecordSpout(Handle):
             ValueError: this is no message id.
             SpoutClosed: it was closed, or never activated.
         """
-        tuples, delivery = self._addressed_tuple(message_id)
-        return None if tuples is None else tuples.span(delivery)
+        tuples = self._only or self._stream_of(message_id)
+        return None if tuples is None else tuples.span(message_id)
 
-    def _addressed_tuple(self, message_id: str) -> tuple[StreamTuples | None, MessageId]:
-        """The stream that handed out a tuple (None if it is not read any more), and the delivery."""
+    def _stream_of(self, message_id: str) -> StreamTuples | None:
+        """The stream that handed out a tuple; None if it is not read any more."""
         current = self._opened().current
-        if not self._is_several:
-            return next(iter(current.values())), MessageId.parse(message_id)
         stream, slash, rest = message_id.partition("/")
         if not slash:
             raise ValueError(
                 "expected a message id as next_tuple gives it, 'stream/shardId:sequence#epoch.attempt', got "
                 f"{message_id[:200]!r}"
             )
-        return current.get(stream), MessageId.parse(rest)
+        tuples = current.get(stream)
+        if tuples is None:
+            MessageId.parse(rest)
+        return tuples
 
     # Observing
 
@@ -423,7 +418,8 @@ class RecordSpout(Handle):
         return self._opened().past
 
     def _opened(self) -> StreamSet[StreamTuples]:
-        self._refuse_if_closed()
+        if self._closed:
+            self._refuse_if_closed()
         if self._streams is None:
             raise SpoutClosed(
                 "expected an open spout, got one that was not activated: call activate() or open()"

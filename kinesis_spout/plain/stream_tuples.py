@@ -7,12 +7,11 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self
 
 from kinesis_spout.consumer.consumer import Consumer
-from kinesis_spout.model.errors import StreamNotFound
+from kinesis_spout.model.errors import KinesisSpoutError, StreamNotFound
 from kinesis_spout.model.handler import Failure, failure_of
 from kinesis_spout.model.record import Record, TracedRecord
 from kinesis_spout.plain.buffered_shards import BufferedShards
 from kinesis_spout.plain.listener import Announcements, FailReason
-from kinesis_spout.plain.records_at_hand import RecordsAtHand
 from kinesis_spout.plain.retained_records import Retained
 from shard_state import SequenceNumber
 
@@ -80,14 +79,17 @@ _emitted: Final = partial(tuple.__new__, Emitted)
 
 
 class StreamTuples:
-    """Mutable; thread-safe. The caller makes the announcements when the lock is free."""
+    """Mutable; thread-safe. The caller makes the announcements when the lock is free.
+
+    Ctrl-C, or a defect, while a record is taken, acked or failed ends the consumer; see ``_end_after``.
+    """
 
     def __init__(
         self,
         consumer: Consumer,
         shards: BufferedShards,
         scheme: Callable[[Record], Any],
-        announcements: Announcements,
+        announcements: Announcements | None,
         *,
         prefix: str,
         is_active: Callable[[], bool],
@@ -100,111 +102,105 @@ class StreamTuples:
         self._prefix = prefix
         self._is_active = is_active
         self._closed = False
+        self.rests_until = 0.0
+        """For the caller: before this it has nothing, probably."""
         self._tracing = tracing
-        self._decides_one_by_one = shards.decides_one_by_one or tracing is not None or announcements.are_heard
-        with consumer.lock:
-            self._at_hand = RecordsAtHand(consumer, shards, prefix)
-            consumer.lock.gather = self._at_hand.gather
-            shards.forget_shards = self._at_hand.lost
-        self.ack_at_hand = self._at_hand.ack
-        """Finish a record; False if ``ack`` has to decide. It calls no listener: there is none."""
-        self.fail_at_hand = self._at_hand.fail
-        """Fail a delivery; False if ``fail`` has to decide. It calls no listener: there is none."""
-
-    def at_hand(self) -> Emitted | None:
-        """Give the next tuple if that takes no decision; None if ``next`` has to look."""
-        at_hand = self._at_hand.take()
-        return None if at_hand is None else self._made(at_hand[0], at_hand[1])
+        # Looked up here once, not for each record.
+        self._lock = consumer.lock
+        self._manager = consumer.manager
+        self._retained = shards.retained
+        self._monotonic = consumer.ports.clock.monotonic
+        self._is_certain = consumer.ports.coordinator.is_certain
 
     def next(self) -> Emitted | None:
         """See ``RecordSpout.next_tuple``."""
-        emitted = self.at_hand()
-        if emitted is not None:
-            return emitted
-        consumer = self.consumer
-        consumer.check()
-        for _ in range(_MAX_BROKEN_PER_CALL):
-            with consumer.lock:
-                self.fail_overdue()
-                may_hand_out = self._is_active() and not self._closed
-                if not (may_hand_out and consumer.ports.coordinator.is_certain()):
+        consumer, broken = self.consumer, 0
+        while broken < _MAX_BROKEN_PER_CALL:
+            if consumer.fatal is not None:
+                raise consumer.fatal
+            with self._lock:
+                taken = self._taken(self._monotonic())
+                if taken is None:
                     return None
-                at_hand = None if self._decides_one_by_one else self._at_hand.prepared(consumer.now)
-                if at_hand is None:
-                    taken = self.shards.take(consumer.now)
-                    if taken is None:
-                        return None
-                    consumer.counters.delivered += 1
-                    record = taken.record
-                    delivery = self._delivery(record.shard_id, taken.sequence, record.attempt)
-                    at_hand = f"{self._prefix}{delivery}", record, None, 0
-                    if self._tracing is not None and type(record) is TracedRecord:
-                        taken.span = self._tracing.begin(record)
-                    if not self._decides_one_by_one:
-                        self._at_hand.handed_out(at_hand)
-            emitted = self._made(at_hand[0], at_hand[1])
-            if emitted is not None:
-                self._announcements.emitted(emitted.message_id, at_hand[1].attempt)
-                return emitted
+                message_id, record = taken.message_id, taken.record
+            try:
+                values = self._scheme(record)
+            except BaseException as error:
+                self.fail(message_id, failure_of(error))
+                if isinstance(error, KeyboardInterrupt):
+                    raise  # it can be the caller's Ctrl-C; see kinesis_spout.model.handler
+                broken += 1
+                continue
+            if self._announcements is not None:
+                self._announcements.emitted(message_id, record.attempt)
+            return _emitted((message_id, values))
         return None
 
-    def ack(self, delivery: MessageId, message_id: str) -> bool:
-        """Finish a record, which the user knows by ``message_id``; False if that changes nothing."""
-        if self._at_hand.ack(message_id):
-            return True
-        shard_id, sequence = delivery.shard_id, delivery.sequence
-        with self.consumer.lock:
-            out = self._id_of_first(shard_id, sequence)
-            if out is not None and self._at_hand.ack(out):  # by the id of an earlier ownership
-                self._at_hand.gather()
-                return True
-            acked = self.consumer.manager.ack(shard_id, sequence, self.consumer.now)
-            if acked:
-                self.consumer.counters.acked += 1
-                retained = self.shards.retained.finished(shard_id, sequence)
-                if retained is not None:  # perhaps a later delivery is out
-                    later = self._delivery(shard_id, sequence, retained.record.attempt)
-                    self._at_hand.single_out(f"{self._prefix}{later}")
-                self._measure(delivery, retained)
-                self._end_span(retained)
-        if acked:
+    def ack(self, message_id: str) -> bool:
+        """Finish a record; False if that changes nothing."""
+        consumer = self.consumer
+        with self._lock:
+            retained = self._delivered_as(message_id)
+            if retained is not None:
+                record = retained.record
+                shard_id, sequence, attempt = record.shard_id, retained.sequence, record.attempt
+            else:  # it may be an earlier delivery
+                shard_id, sequence, _, attempt = self._parsed(message_id)
+                retained = self._retained.at(shard_id, sequence)
+            try:
+                if not self._manager.ack(shard_id, sequence, self._monotonic()):
+                    return False
+                consumer.counters.acked += 1
+                if retained is not None:
+                    self._retained.finished(retained)
+            except BaseException as error:
+                self._end_after(error)
+                raise
+            if consumer.figures.acked(attempt) and retained is not None:
+                arrived_at = retained.record.arrival_timestamp
+                if arrived_at is not None:
+                    consumer.figures.acked_at_age(consumer.ports.clock.time() - arrived_at)
+            if self._tracing is not None and retained is not None:
+                self._tracing.end(retained.take_span(), None)
+        if self._announcements is not None:
             self._announcements.acked(message_id)
-        return acked
+        return True
 
-    def fail(self, delivery: MessageId, failure: Failure) -> bool:
-        return self._fail(delivery, failure, FailReason.FAIL)
+    def fail(self, message_id: str, failure: Failure) -> bool:
+        with self._lock:
+            retained = self._delivered_as(message_id)
+            if retained is None:
+                self._parsed(message_id)
+                return False
+            return self._fail(retained, failure, FailReason.FAIL)
+
+    def end_run(self) -> None:
+        """Hand out nothing more without a look at whether the spout is active."""
+        with self._lock:
+            self.shards.end_run()
 
     def fail_overdue(self) -> None:
-        consumer = self.consumer
-        with consumer.lock:
-            now = consumer.now
-            for shard_id, sequence, attempt in (*consumer.manager.expired(now), *self._at_hand.expired(now)):
-                text = f"timed out after {consumer.config.message_timeout_seconds:g} s"
-                delivery = self._delivery(shard_id, sequence, attempt)
-                self._fail(delivery, Failure(error_text=text, timed_out=True), FailReason.TIME_OUT)
+        with self._lock:
+            self._fail_overdue(self._monotonic())
 
-    def record(self, delivery: MessageId) -> Record | None:
-        with self.consumer.lock:
-            retained = self.shards.retained.get(delivery.shard_id, delivery.sequence)
-            if retained is not None:
-                return copy(retained.record)
-            out = self._id_of_first(delivery.shard_id, delivery.sequence)
-            record = None if out is None else self._at_hand.in_run(out)
-            return None if record is None else copy(record)
+    def record(self, message_id: str) -> Record | None:
+        with self._lock:
+            retained = self._retained_as(message_id)
+            return None if retained is None else copy(retained.record)
 
-    def span(self, delivery: MessageId) -> "Span | None":
-        with self.consumer.lock:
-            retained = self.shards.retained.get(delivery.shard_id, delivery.sequence)
+    def span(self, message_id: str) -> "Span | None":
+        with self._lock:
+            retained = self._retained_as(message_id)
             return None if retained is None else retained.span
 
     @property
     def rate_wait_seconds(self) -> float:
-        with self.consumer.lock:
-            return self.shards.rate_wait_seconds(self.consumer.now)
+        with self._lock:
+            return self.shards.rate_wait_seconds(self._monotonic())
 
     @property
     def is_done(self) -> bool:
-        with self.consumer.lock:
+        with self._lock:
             return self.shards.is_done()
 
     @property
@@ -214,65 +210,77 @@ class StreamTuples:
         return fatal if isinstance(fatal, StreamNotFound) else None
 
     def close(self) -> None:
-        with self.consumer.lock:
+        with self._lock:
             self._closed = True
             self.shards.stop()
-            self.shards.retained.end_spans()
+            self._retained.end_spans()
         self.consumer.close()
 
-    def put_back(self) -> None:
-        """Hand out nothing more without a look at whether the spout is active."""
-        with self.consumer.lock:
-            self._at_hand.gather()
+    # Inside, under the lock
 
-    # Inside
-
-    def _made(self, message_id: str, record: Record) -> Emitted | None:
-        """The tuple of a record that is handed out; None if the scheme raised, which fails the record."""
+    def _taken(self, now: float) -> Retained | None:
         try:
-            return _emitted((message_id, self._scheme(record)))
+            taken = self.shards.next_of_run(now)
+            if taken is None:
+                self._fail_overdue(now)
+                if self._is_active() and not self._closed and self._is_certain():
+                    taken = self.shards.first_of_run(now)
+            if taken is None:
+                return None
+            record = taken.record
+            taken.message_id = f"{self._prefix}{taken.record_id}#{taken.epoch}.{record.attempt}"
+            self.consumer.counters.delivered += 1
         except BaseException as error:
-            self.fail(MessageId.parse(message_id.removeprefix(self._prefix)), failure_of(error))
-            if isinstance(error, KeyboardInterrupt):
-                raise  # it can be the caller's Ctrl-C; see kinesis_spout.model.handler
-            return None
+            self._end_after(error)
+            raise
+        if self._tracing is not None and type(record) is TracedRecord:
+            taken.span = self._tracing.begin(record)
+        return taken
 
-    def _end_span(self, retained: Retained | None, failure: Failure | None = None) -> None:
-        if self._tracing is not None and retained is not None:
+    def _fail_overdue(self, now: float) -> None:
+        for shard_id, sequence, _ in self._manager.expired(now):
+            retained = self._retained.at(shard_id, sequence)
+            assert retained is not None, "every record that is out is retained"
+            text = f"timed out after {self.consumer.config.message_timeout_seconds:g} s"
+            self._fail(retained, Failure(error_text=text, timed_out=True), FailReason.TIME_OUT)
+
+    def _fail(self, retained: Retained, failure: Failure, reason: FailReason) -> bool:
+        try:
+            decision = self.shards.fail(retained, failure, self._monotonic())
+        except BaseException as error:
+            self._end_after(error)
+            raise
+        if decision is None:
+            return False
+        if self._tracing is not None:
             self._tracing.end(retained.take_span(), failure)
-
-    def _measure(self, delivery: MessageId, retained: Retained | None) -> None:
-        wants_age = self.consumer.figures.acked(1, delivery.attempt)
-        arrived_at = None if retained is None else retained.record.arrival_timestamp
-        if wants_age and arrived_at is not None:
-            self.consumer.figures.acked_at_age(self.consumer.ports.clock.time() - arrived_at)
-
-    def _delivery(self, shard_id: str, sequence: SequenceNumber, attempt: int) -> MessageId:
-        """The delivery under the present ownership. Call under the lock."""
-        state = self.consumer.manager.shard(shard_id)
-        assert state is not None, "what is delivered is of a shard that is owned"
-        return MessageId(shard_id, sequence, state.epoch, attempt)
-
-    def _id_of_first(self, shard_id: str, sequence: SequenceNumber) -> str | None:
-        """The message id of a record's first delivery under the present ownership; None if there is none."""
-        if self.consumer.manager.shard(shard_id) is None:
-            return None
-        return f"{self._prefix}{self._delivery(shard_id, sequence, 1)}"
-
-    def _fail(self, delivery: MessageId, failure: Failure, reason: FailReason) -> bool:
-        consumer, message_id = self.consumer, f"{self._prefix}{delivery}"
-        with consumer.lock:
-            self._at_hand.single_out(message_id)
-            retained = self.shards.retained.get(delivery.shard_id, delivery.sequence)
-            state = consumer.manager.shard(delivery.shard_id)
-            if state is None or state.epoch != delivery.epoch:
-                return False
-            decision = self.shards.fail(
-                delivery.shard_id, delivery.sequence, delivery.attempt, failure, consumer.now
-            )
-            if decision is None:
-                return False
-            self._end_span(retained, failure)
-            consumer.counters.timed_out += reason is FailReason.TIME_OUT
-            self._announcements.failed(message_id, reason, failure.error_text, decision)
+        self.consumer.counters.timed_out += reason is FailReason.TIME_OUT
+        if self._announcements is not None:
+            self._announcements.failed(retained.message_id, reason, failure.error_text, decision)
         return True
+
+    def _end_after(self, error: BaseException) -> None:
+        """End the consumer after an error that no port raises: the tracker may know only a part of the step."""
+        if isinstance(error, KinesisSpoutError):
+            return
+        if isinstance(error, Exception):
+            self.consumer.end_with(error)
+            return
+        ended = KinesisSpoutError(
+            f"{type(error).__name__} while a record was taken, acked or failed; open the stream again to go on"
+        )
+        ended.__cause__ = error
+        self.consumer.end_with(ended)
+
+    def _delivered_as(self, message_id: str) -> Retained | None:
+        """The record whose latest delivery has this id."""
+        retained = self._retained.get(message_id.rpartition("#")[0].removeprefix(self._prefix))
+        return None if retained is None or retained.message_id != message_id else retained
+
+    def _retained_as(self, message_id: str) -> Retained | None:
+        """The record of which this is any delivery."""
+        delivery = self._parsed(message_id)
+        return self._retained.at(delivery.shard_id, delivery.sequence)
+
+    def _parsed(self, message_id: str) -> MessageId:
+        return MessageId.parse(message_id.removeprefix(self._prefix))

@@ -1,4 +1,4 @@
-"""What a consumer needs from the outside, as small protocols.
+"""The ports of a consumer: what it needs from the outside, as small protocols.
 
 Each has one suite of contract tests in ``tests/contract``, for the fake in ``kinesis_spout.testing`` and the
 real adapter. Every method is called from one thread at a time per object, unless it says otherwise. Begin

@@ -24,12 +24,12 @@ class Election(Protocol):
 
     @property
     def name(self) -> str:
-        """What it is for."""
+        """The name of its work."""
         ...
 
     @property
     def session_timeout_seconds(self) -> float:
-        """How long a silent leader keeps its term."""
+        """The time for which a silent leader keeps its term."""
         ...
 
     def campaign(self) -> Elected | None:
@@ -78,7 +78,8 @@ class Election(Protocol):
 
 
 CERTAIN_SHARE: Final = 2 / 3
-"""Of the session time-out. The rest is for clocks that do not run alike, and for the end of a short unit."""
+"""The share of the session time-out. The rest is for clocks that do not run alike, and for the end of a short
+unit."""
 
 
 class Term:
@@ -111,7 +112,7 @@ class Term:
 
     @property
     def is_certain(self) -> bool:
-        """Whether no other process can lead now. Makes no request: cheap enough before each effect."""
+        """True if no other process can lead now. Makes no request: cheap enough before each effect."""
         return not self._is_over and self._clock.monotonic() < self._certain_until
 
     @property

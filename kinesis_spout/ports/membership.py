@@ -1,4 +1,4 @@
-"""Which process owns which shards of an application: its members, their leader and its assignment."""
+"""The owners of an application's shards: its members, their leader and its assignment."""
 
 from collections.abc import Callable, Iterable, Mapping
 from typing import Final, Protocol
@@ -6,7 +6,7 @@ from typing import Final, Protocol
 from shard_state import Assignment, Checkpoint, GroupMember, OperatorPause
 
 DEFAULT_SESSION_TIMEOUT_SECONDS: Final = 6.0
-"""How long a member may be silent before it loses its shards, unless a setting says otherwise."""
+"""The time for which a member may be silent before it loses its shards, unless a setting says otherwise."""
 
 MAX_SESSION_TIMEOUT_SECONDS: Final = 120
 """The longest allowed setting."""
@@ -131,7 +131,7 @@ class Coordinator(Protocol):
 
 
 AUDIT_ENTRIES: Final = 1_000
-"""How many audit entries of an application are kept."""
+"""The number of audit entries of an application that are kept."""
 
 
 class Group(Protocol):
@@ -147,7 +147,7 @@ class Group(Protocol):
         ...
 
     def leads(self) -> bool:
-        """Whether this member leads. True holds for a part of the session time-out; writes are fenced."""
+        """Return whether this member leads. True holds for a part of the session time-out; writes are fenced."""
         ...
 
     def leader(self) -> str | None:

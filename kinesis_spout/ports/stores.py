@@ -4,7 +4,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from kinesis_spout.model.dead_letter import DeadLetter
+from kinesis_spout.model.record import DeadLetter
 from shard_state import Checkpoint, Shard, StartPositions
 
 
@@ -18,7 +18,7 @@ class CheckpointWrite:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Attachment:
-    """What else is stored with checkpoints, in the same transaction: both or neither.
+    """Data stored with checkpoints in the same transaction: both or neither.
 
     An application may have several, by their names. Each replaces its former content as a whole.
     """
@@ -37,7 +37,7 @@ class CommitResult:
     """Refused, because a newer epoch owns the shard or our owner node is gone; with an attachment, also because
     that holds for another shard, or for the attachment."""
     attached: bool = False
-    """Whether the attachment is stored."""
+    """True if the attachment is stored."""
 
 
 class CheckpointStore(Protocol):

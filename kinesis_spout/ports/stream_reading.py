@@ -17,7 +17,7 @@ class StreamSummary:
     created: float
     """Seconds since the epoch."""
     retention_hours: int | None = None
-    """How long it keeps a record; None if that is not known."""
+    """The retention of a record; None if that is not known."""
     ignores_keys: bool = False
     """Kinesis places its records itself (record distribution strategy AUTO): those of one partition key are in
     any shard."""
@@ -39,19 +39,19 @@ class Page:
     """In shard order; may be empty although more follows, and many more than the limit, which counts an
     aggregated record as one."""
     size_bytes: int
-    """What the records' data and keys weigh against the read limit."""
+    """The size of the records' data and keys against the read limit."""
     millis_behind_latest: int
-    """How far the end of this page is behind the tip. Some emulators always say 0."""
+    """The distance of the end of this page from the tip. Some emulators always say 0."""
     at_end: bool
     """The shard is closed, and this is its last page: nothing ever follows."""
     child_shards: tuple[Shard, ...] = ()
     """On the last page of a closed shard: the shards that continue it."""
     kinesis_records: int | None = None
-    """How many records these are to Kinesis; None: as many as ``records``."""
+    """The number of records that these are to Kinesis; None: as many as ``records``."""
     damaged_aggregates: int = 0
-    """How many of them begin like an aggregated record and are damaged: they are returned unchanged."""
+    """The number of them that begin like an aggregated record and are damaged: they are returned unchanged."""
     records_outside_shard: int = 0
-    """How many user records lie outside the shard by their hash keys. They are returned here, and nowhere
+    """The number of user records outside the shard by their hash keys. They are returned here, and nowhere
     else."""
 
     def holds_at_least(self, limit: int) -> bool:
@@ -61,7 +61,7 @@ class Page:
 
     @property
     def kept_bytes(self) -> int:
-        """What the records weigh while they are kept: see ``Record.size_bytes``."""
+        """The size of the records while they are kept: see ``Record.size_bytes``."""
         if self.kinesis_records is None:
             return self.size_bytes if self.records else 0
         return sum(record.size_bytes for record in self.records)
@@ -98,7 +98,7 @@ class ShardGetter(Protocol):
 
     @property
     def position(self) -> Position:
-        """Where the next page begins: after the last record fetched (of an aggregate: all), or the start."""
+        """The beginning of the next page: after the last record fetched (of an aggregate: all), or the start."""
         ...
 
     @property

@@ -27,6 +27,7 @@ _NEEDED: Final = (
     "botocore",
     "google",
     "kinesis_spout",
+    "msgpack",
     "msgspec",
     "numpy",
     "pyarrow",

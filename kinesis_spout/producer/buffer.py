@@ -17,28 +17,28 @@ class ProducerCounts:
     """The records so far, by their outcome. Always ``put == sent + failed + dropped + refused + waiting``."""
 
     put: int
-    """How many good records were put, by ``put``, ``put_many`` or ``send``, or came from the spool."""
+    """Good records put by ``put``, ``put_many`` or ``send``, or recovered from the spool."""
     sent: int
     failed: int
-    """How many were given up with an error, including the dead-lettered ones."""
+    """Records given up with an error, including the dead-lettered ones."""
     dropped: int
     refused: int
-    """How many were not taken over: the buffer was full, the spool could not take them, or it was closing."""
+    """Records not taken over: the buffer was full, the spool could not take them, or it was closing."""
     waiting: int
-    """How many have not ended, in calls or not."""
+    """Records that have not ended, in calls or not."""
     waiting_bytes: int
     """Their data and keys."""
     dead_lettered: int
-    """How many of the failed ones are durable in the dead letters."""
+    """The failed ones that are durable in the dead letters."""
     recovered: int
-    """How many of ``put`` came from the spool: an earlier producer left them."""
+    """The part of ``put`` that came from the spool: an earlier producer left them."""
     calls: int
     retried: int
-    """How many times a record was in a call that did not put it."""
+    """Times that a record was in a call that did not put it."""
 
 
 class Shares:
-    """How much of a filling buffer each shard may use: one that refuses must not push out the others.
+    """The part of a filling buffer that each shard may use: one that refuses must not push out the others.
 
     A quarter of the buffer is free for all. Of the rest a refusing shard may take no more once it has its
     even part of the whole: with ten shards, a tenth. So all of the buffer is used if all shards are slow, and
@@ -120,7 +120,7 @@ class Buffer:
         self._shares: Shares | None = None
         self._is_shut = False
         self.is_closed = False
-        """Whether it takes no more. Reserved records can still be added."""
+        """True if it takes no more. Reserved records can still be added."""
         self.calls = 0
         self.retried = 0
 
@@ -157,7 +157,7 @@ class Buffer:
         return has_taken
 
     def _lacks_room(self, count: int, size_bytes: int) -> bool:
-        """What is larger than the buffer needs all of it."""
+        """Return whether there is no room; a batch larger than the buffer needs all of it."""
         held, held_bytes = self._held + count, self._held_bytes + size_bytes
         return self._held > 0 and (held > self._max_records or held_bytes > self._max_bytes)
 
@@ -262,7 +262,7 @@ class Buffer:
 
     @property
     def is_kept(self) -> bool:
-        """Whether what becomes free is kept for a batch that waits."""
+        """True if what becomes free is kept for a batch that waits."""
         return self._first is not None
 
     @property

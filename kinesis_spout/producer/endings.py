@@ -1,4 +1,4 @@
-"""How the records of a producer end: counted once, confirmed to the spool if due.
+"""Ends the records of a producer: counted once, confirmed to the spool if due.
 
 Records that failed for their time-out or their content go first to the dead letters, if there are any.
 
@@ -86,7 +86,7 @@ class UnwrittenLetters:
 
 @dataclass(slots=True)
 class Notices:
-    """What ended since the shell last looked. Mutable."""
+    """Records that ended since the shell last looked. Mutable."""
 
     count: int = 0
     to_tell: list[AnyTicket] = field(default_factory=list)
@@ -95,7 +95,7 @@ class Notices:
     """Those that failed, of records without a ticket."""
     to_confirm: list[int] = field(default_factory=list)
     failures: list[tuple[int, KinesisSpoutError]] = field(default_factory=list)
-    """How many failed, and why."""
+    """The number that failed, and why."""
 
 
 class Endings:

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from kinesis_spout.ports import DeadLetterSink
 
 _EXIT_SECONDS: Final = 5.0
-"""How long the end of a program waits for a producer that was not closed."""
+"""The time for which the end of a program waits for a producer that was not closed."""
 _JOIN_SECONDS: Final = 1.0
 _LOOK_SECONDS: Final = 1.0
 
@@ -282,12 +282,12 @@ class KinesisProducer:
 
     @property
     def call_seconds(self) -> Counted:
-        """How long the calls of PutRecords took."""
+        """The durations of the calls of PutRecords."""
         return self._engine.call_seconds
 
     @property
     def spool_bytes(self) -> int:
-        """What this producer's spool takes on the disk, in bytes; 0 without a spool."""
+        """The size of this producer's spool on the disk, in bytes; 0 without a spool."""
         return 0 if self._spool is None else self._spool.size_bytes
 
     def __enter__(self) -> Self:
@@ -424,7 +424,7 @@ def _check_spool(spool: Spool | None, stream: str) -> None:
 
 
 def _have_ended(puts: list[AnyTicket]) -> bool:
-    """Whether all have ended; removes those at the end that have, to look at each once."""
+    """Return whether all have ended; removes those at the end that have, to look at each once."""
     while puts and puts[-1].done():
         puts.pop()
     return not puts

@@ -10,16 +10,16 @@ from math import inf
 from typing import TYPE_CHECKING, Final
 
 from kinesis_spout.kinesis.calls import translate
-from kinesis_spout.kinesis.retry_policy import Jitter, RetryPolicy, Told
+from kinesis_spout.kinesis.retry_policy import CallRetryPolicy, Jitter, Told
 from kinesis_spout.kinesis.write.hash_key_ranges import HashKeyRanges
 from kinesis_spout.kinesis.write.put_records import CallLimits, PutOrder
 from kinesis_spout.kinesis.write.record_putter import PutCalls
 from kinesis_spout.kinesis.write.waiting_records import WaitingRecords
 from kinesis_spout.model.clock import Clock
-from kinesis_spout.model.dead_letter import DeadLetter
 from kinesis_spout.model.distribution import Counted
 from kinesis_spout.model.errors import KinesisSpoutError, SpoolDamaged, SpoolError
 from kinesis_spout.model.logs import counted
+from kinesis_spout.model.record import DeadLetter
 from kinesis_spout.ports import DeadLetterSink
 from kinesis_spout.producer.buffer import Buffer
 from kinesis_spout.producer.endings import Letters
@@ -45,7 +45,7 @@ _log = logging.getLogger(__name__)
 
 
 class Engine:
-    """What a producer does with its records. Thread-safe; ``_lock`` guards the sender.
+    """The work of a producer. Thread-safe; ``_lock`` guards the sender.
 
     Until it is started it has no threads: a caller asks for `next_work` and runs it with `do`.
     """
@@ -72,7 +72,7 @@ class Engine:
         self._told = Told(clock)
         """Guarded by the lock."""
         # Each record has its own deadline.
-        retry_policy = RetryPolicy(deadline_seconds=inf, clock=clock, jitter=jitter)
+        retry_policy = CallRetryPolicy(deadline_seconds=inf, clock=clock, jitter=jitter)
         self._calls = PutCalls(client, config.stream, retry_policy)
         records = WaitingRecords(
             self._calls.work,
@@ -94,11 +94,11 @@ class Engine:
         self._something_ended = threading.Condition(self._lock)
         self._name = f"producer-{uuid.uuid4().hex[:8]}"
         self.is_stopped = False
-        """Whether everything has ended, and nothing is left to do."""
+        """True if everything has ended, and nothing is left to do."""
         self._threads: list[threading.Thread] = []
         self._bell = threading.Condition()
         self._rings = 0
-        """How many threads must still wake to look for work; ``_bell`` guards it."""
+        """The number of threads that must still wake to look for work; ``_bell`` guards it."""
         self._spool_failure: SpoolError | None = None
 
     def start(self, threads: int) -> None:
@@ -121,7 +121,7 @@ class Engine:
 
     @property
     def is_called_back(self) -> bool:
-        """Whether this is one of its threads: a ticket's callback, which must not wait for what they do."""
+        """True if this is one of its threads: a ticket's callback, which must not wait for what they do."""
         return threading.current_thread() in self._threads
 
     def join(self, timeout: float) -> None:

@@ -1,4 +1,4 @@
-"""What can be waited for: the outcome of one or several records that a producer took over."""
+"""A promise: the outcome of one or several records that a producer took over."""
 
 import asyncio
 import logging
@@ -26,7 +26,7 @@ class Promise:
         callbacks: list[Callable[[Any], object]] | None
 
         def result(self, timeout: float | None = None) -> Any:
-            """What ``await`` gives."""
+            """Return what ``await`` gives."""
             ...
 
     def done(self) -> bool:

@@ -1,4 +1,4 @@
-"""What a producer does next, and what follows from each outcome. No I/O, no threads.
+"""Decides what a producer does next, and what follows from each outcome. No I/O, no threads.
 
 Its shell asks for `next_work`, does it, and reports the outcome, from any number of threads under one lock.
 Works that are under way are independent.
@@ -104,12 +104,12 @@ class Sender:
         self._lingers_until = inf
         """When what is held is put, full or not; infinite if nothing new is held."""
         self._hurries = False
-        """Whether what can be taken is put at once: it has lingered, or was in a call before."""
+        """True if what can be taken is put at once: it has lingered, or was in a call before."""
         self.flushes = 0
-        """How many callers want that nothing lingers."""
+        """The number of callers that want nothing to linger."""
         self._is_listing = False
         self.is_recovering = recovers
-        """Whether the spool may have more records of an earlier producer, which go before those that are put."""
+        """True if the spool may have more records of an earlier producer, which go before those that are put."""
         self._is_fetching = False
         self._recovery_failures = 0
         self._recover_at = inf
@@ -274,7 +274,7 @@ class Sender:
     # How it continues.
 
     def _may_fetch(self, now: float) -> bool:
-        """Whether the spool may be read now.
+        """Return whether the spool may be read now.
 
         What was put meanwhile may fill the buffer, and goes behind: so an empty outbox needs no room.
         """

@@ -10,7 +10,7 @@ from kinesis_spout.producer.tickets import IN_CALL, WAITS, Ticket
 
 _FEW_ENDED: Final = 1_000
 _KEPT_ENDED: Final = 8
-"""So many records may be kept although they have ended; more only as many as wait."""
+"""The number of ended records that may be kept; more only if as many wait."""
 
 
 @dataclass(slots=True, eq=False)
@@ -18,7 +18,7 @@ class _Taken:
     expire_at: float
     tickets: list[Ticket]
     ended: int = 0
-    """How many at its beginning have ended."""
+    """The number at its beginning that have ended."""
 
 
 class TakenRecords:
@@ -30,7 +30,7 @@ class TakenRecords:
     def __init__(self, *, drops: bool) -> None:
         self._taken: deque[_Taken] = deque()
         self._count = 0
-        """How many are held there, including the ended ones."""
+        """The number held there, including the ended ones."""
         self._overdue: list[Ticket] = []
         """Those whose time ended while they were in a call."""
         self._line: deque[Ticket] | None = deque() if drops else None
@@ -38,7 +38,7 @@ class TakenRecords:
         self._longest_line = _FEW_ENDED
 
     def __bool__(self) -> bool:
-        """Whether some may not have ended, without the overdue ones."""
+        """Return whether some may not have ended, without the overdue ones."""
         return bool(self._taken)
 
     @property

@@ -1,4 +1,4 @@
-"""What `KinesisProducer.put` and ``put_many`` return: promises that records will end, and their outcomes.
+"""Tickets, as `KinesisProducer.put` and ``put_many`` return them: promises that records will end.
 
 A record that a producer took over is its `Ticket`, from the put to its end.
 """
@@ -17,7 +17,7 @@ GIVEN_UP: Final = 2
 
 
 class PutResult(NamedTuple):
-    """Where a record is."""
+    """The place of a record on its stream."""
 
     shard_id: str
     sequence_number: str
@@ -43,13 +43,13 @@ class Ticket(Promise, Entry, frozen=False, gc=False, eq=False):  # type: ignore[
 
     # ``row``: in which order the producer took it over.
     size_bytes: int = 0
-    """What the record weighs against the limits: data and key."""
+    """The record's size against the limits: data and key."""
     number_in_spool: int | None = None
     """Its number in the producer's spool; None without a spool."""
     place: int = WAITS
-    """Where it is, until it has ended: it `WAITS`, is `IN_CALL`, or is `GIVEN_UP` to the dead letters."""
+    """Its place until it has ended: it `WAITS`, is `IN_CALL`, or is `GIVEN_UP` to the dead letters."""
     tries: int = 0
-    """How many calls it was in that did not put it."""
+    """The number of calls it was in that did not put it."""
     outcome: Any = None
     """The answer that names its place, or the error."""
     sub_sequence_number: int | None = None
@@ -57,7 +57,7 @@ class Ticket(Promise, Entry, frozen=False, gc=False, eq=False):  # type: ignore[
     batch: "BatchTicket | None" = None
     """Whose record it is, of those that were put together: it has no other ticket then."""
     reports: bool = False
-    """Whether no caller has it, so that its failure is reported."""
+    """True if no caller has it, so that its failure is reported."""
 
     def result(self, timeout: float | None = None) -> PutResult:
         """Wait until the record has ended, and return where it is.
@@ -101,7 +101,7 @@ class Ticket(Promise, Entry, frozen=False, gc=False, eq=False):  # type: ignore[
 
     @property
     def left(self) -> int:
-        """How many records have not ended."""
+        """The number of records that have not ended."""
         return int(self.outcome is None)
 
     @property
@@ -121,7 +121,7 @@ class Ticket(Promise, Entry, frozen=False, gc=False, eq=False):  # type: ignore[
 
     @property
     def is_gone(self) -> bool:
-        """Whether it must not be sent any more."""
+        """True if it must not be sent any more."""
         return self.outcome is not None or self.place == GIVEN_UP
 
 
@@ -147,9 +147,9 @@ class BatchTicket(Promise):
         self.tickets = tickets
         """Its records, until they are handed over. No caller has these tickets."""
         self.count = self.left = len(tickets)
-        """How many records were put, and how many have not ended."""
+        """The number of records put, and of those that have not ended."""
         self.size_bytes = sum([ticket.size_bytes for ticket in tickets])
-        """What its records weigh against the limits: data and keys."""
+        """Its records' size against the limits: data and keys."""
         self.failed: dict[int, KinesisSpoutError] = {}
         self.first_row = 0
         self.outcome: dict[int, KinesisSpoutError] | None = None if tickets else {}
@@ -210,7 +210,7 @@ class BatchTicket(Promise):
 
 
 AnyTicket = Ticket | BatchTicket
-"""What a caller has of the records that it put together."""
+"""The caller's ticket of the records that it put together."""
 
 
 def tickets_in(put: Puttable) -> Sequence[Ticket]:

@@ -10,7 +10,7 @@ from typing import Final
 from kinesis_spout.kinesis.write.hash_key_ranges import is_hash_key
 from kinesis_spout.kinesis.write.put_records import MAX_KEY_CHARACTERS, MAX_RECORD_BYTES
 from kinesis_spout.model.errors import InvalidRecord
-from kinesis_spout.model.trace_context import TraceContext
+from kinesis_spout.model.record import TraceContext
 from kinesis_spout.producer.tickets import BatchTicket, Ticket
 
 PutRecord = tuple[bytes, str] | tuple[bytes, str, str | int | None]

@@ -5,7 +5,7 @@ A program may use one of them and nothing else of this package, so the names her
 
 from typing import TYPE_CHECKING, Final
 
-from kinesis_spout.model.lazy_names import lazy_names
+from kinesis_spout.model.extras import lazy_names
 
 if TYPE_CHECKING:
     from kinesis_spout.recipes.coalescing.in_process import AsyncQueueCoordinator, QueueCoordinator

@@ -1,4 +1,4 @@
-"""What users set: one table of options for every door, the types they take, and each door's words for them.
+"""The settings of users: one table of options for every door, their types, and each door's words for them.
 
 Not what is done with them. Begin with ``option`` (a row) and ``table``; ``spout_config`` and
 ``source_options`` are the validated values that the doors get.

@@ -12,7 +12,7 @@ from kinesis_spout.settings.grammar.value_types import ValueType
 
 
 class Use(Enum):
-    """What the options of ``format("kinesis")`` are given to. The value is its name in messages."""
+    """The uses of ``format("kinesis")``, which options are given to. The value is the name in messages."""
 
     STREAM_READ = "streaming reads (spark.readStream)"
     BATCH_READ = "batch reads (spark.read)"
@@ -57,12 +57,12 @@ class Option:
     topic: Topic | None = None
     """Its heading in the documentation; None until ``under`` gives it one."""
     is_setting: bool = False
-    """Whether ``SpoutConfig`` has it, and with it the environment, files and the command line."""
+    """True if ``SpoutConfig`` has it, and with it the environment, files and the command line."""
     is_required: bool = False
     or_none: bool = False
-    """Whether a setting may be None although it has a default."""
+    """True if a setting may be None although it has a default."""
     has_argument: bool = False
-    """Whether the command line has an option of that name, in addition to ``--set``."""
+    """True if the command line has an option of that name, in addition to ``--set``."""
     name: str = ""
     """Its spelling in ``format("kinesis")``, where case does not matter; empty: it has no such option."""
     uses: frozenset[Use] = frozenset()
@@ -70,7 +70,7 @@ class Option:
     aliases: tuple[str, ...] = ()
     """Other connectors' spellings. Under one that ends in ``Ms``, a bare number means milliseconds."""
     elsewhere: tuple[str, ...] = ()
-    """What other programs call it, for who looks for it by that name: "KCL maxRecords". No spelling of ours."""
+    """Its names in other programs, for readers who look for those: "KCL maxRecords". No spelling of ours."""
     unset: str = ""
     """For the tables of ``format("kinesis")``: what holds without a default and a value."""
     secret: bool = False
@@ -82,7 +82,7 @@ class Option:
 
     @property
     def allowed(self) -> str:
-        """What a setting may be: "int >= 0, or none"."""
+        """The values that a setting may have: "int >= 0, or none"."""
         return self.type.words + (", or none" if self.allows_none else "")
 
     @property

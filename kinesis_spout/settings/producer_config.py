@@ -4,8 +4,13 @@ from typing import Any, Final, Self, Unpack
 
 import msgspec
 
-from kinesis_spout.settings import rules
-from kinesis_spout.settings.rules import IN_PYTHON
+from kinesis_spout.settings.rules import (
+    IN_PYTHON,
+    check_credentials,
+    check_dead_letters,
+    check_endpoints,
+    region,
+)
 from kinesis_spout.settings.setting_messages import listed
 from kinesis_spout.settings.sources import checked, from_keywords
 from kinesis_spout.settings.spout_config import SpoutConfig
@@ -55,9 +60,9 @@ class ProducerConfig(ProducerFields, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         values = msgspec.structs.asdict(self)
-        rules.check_credentials(values, IN_PYTHON)
-        rules.check_endpoints(values, IN_PYTHON)
-        rules.check_dead_letters(self.dead_letters, self.stream, IN_PYTHON)
+        check_credentials(values, IN_PYTHON)
+        check_endpoints(values, IN_PYTHON)
+        check_dead_letters(self.dead_letters, self.stream, IN_PYTHON)
         _ = self.stream_region  # computed for its check
 
     def __repr__(self) -> str:
@@ -66,4 +71,4 @@ class ProducerConfig(ProducerFields, frozen=True, kw_only=True):
     @property
     def stream_region(self) -> str | None:
         """The region set, else that of the ARN or of AWS's endpoint; None leaves the choice to boto3."""
-        return rules.region(msgspec.structs.asdict(self), (self.stream,), IN_PYTHON)
+        return region(msgspec.structs.asdict(self), (self.stream,), IN_PYTHON)

@@ -25,11 +25,11 @@ _NEEDS: Final = (
 )
 """Settings that have no effect without another one."""
 _SOMEBODY: Final = frozenset({"zookeeper_user", "zookeeper_tls_certificate"})
-"""What identifies a client to ZooKeeper."""
+"""Settings that identify a client to ZooKeeper."""
 
 
 class Door(Protocol):
-    """How messages speak of what a user gave."""
+    """The words of a door's messages for what a user gave."""
 
     def called(self, setting: str) -> str:
         """Spell a setting as the user does."""
@@ -72,7 +72,7 @@ def check_credentials(values: Mapping[str, Any], door: Door) -> None:
 
 
 def check_endpoints(values: Mapping[str, Any], door: Door) -> None:
-    """Refuse a kind of endpoint beside an address: boto3 would call the address, whatever its kind is."""
+    """Refuse a kind of endpoint together with an address: boto3 would call the address, whatever its kind is."""
     for name in ("use_fips_endpoint", "use_dualstack_endpoint"):
         for address in ("endpoint_url", "sts_endpoint"):
             if values[name] and values[address] is not None:

@@ -1,4 +1,4 @@
-"""How a door's messages speak of settings: what is refused, what is secret, and how a setting is spelled.
+"""The words of a door's messages for settings: what is refused, what is secret, and how a setting is spelled.
 
 Below the doors, a message names a setting as ``SpoutConfig`` does, and marks it: in backquotes, alone or with
 a value ("with `fail_on_data_loss=False` …"), or at its beginning, as refusals do ("dead_letters: expected

@@ -28,7 +28,7 @@ _SERVICE_LINK: Final = re.compile(
     rf"{ENVIRONMENT_PREFIX}(SERVICE_HOST|SERVICE_PORT(_[A-Z0-9_]+)?"
     r"|PORT(_\d+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?)?)"
 )
-"""What Kubernetes sets in containers that run with a Service named kinesis-spout; never a setting.
+"""Variables that Kubernetes sets in containers that run with a Service named kinesis-spout; never a setting.
 
 https://kubernetes.io/docs/concepts/services-networking/service/#environment-variables
 """

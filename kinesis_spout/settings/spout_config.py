@@ -11,11 +11,20 @@ from typing import Any, Final, Self, Unpack
 import msgspec
 
 from kinesis_spout.model.errors import InvalidConfig
-from kinesis_spout.settings import rules
 from kinesis_spout.settings.grammar.shard_positions import EndPositions, run_end, run_start
 from kinesis_spout.settings.grammar.stream_names import name_of, names_several, parts_of, region_of
 from kinesis_spout.settings.grammar.zookeeper_address import hosts
-from kinesis_spout.settings.rules import IN_PYTHON, SECRETS
+from kinesis_spout.settings.rules import (
+    IN_PYTHON,
+    SECRETS,
+    check_concurrency,
+    check_credentials,
+    check_dead_letters,
+    check_endpoints,
+    check_zookeeper,
+    fan_out_consumer,
+    region,
+)
 from kinesis_spout.settings.setting_messages import listed
 from kinesis_spout.settings.sources import checked, from_environment, from_keywords, from_toml_file
 from kinesis_spout.settings.typed import SpoutFields, SpoutSettings
@@ -65,15 +74,15 @@ class SpoutConfig(SpoutFields, frozen=True, kw_only=True, forbid_unknown_fields=
         return cls(**checked(in_file | in_environment | from_keywords(overrides)))
 
     def __post_init__(self) -> None:
-        rules.check_credentials(msgspec.structs.asdict(self), IN_PYTHON)
-        rules.check_endpoints(msgspec.structs.asdict(self), IN_PYTHON)
-        rules.check_zookeeper(msgspec.structs.asdict(self))
+        check_credentials(msgspec.structs.asdict(self), IN_PYTHON)
+        check_endpoints(msgspec.structs.asdict(self), IN_PYTHON)
+        check_zookeeper(msgspec.structs.asdict(self))
         self._check_streams()
         if self.start_again is not None and self.deployment is None:
             expected = "deployment as well, so that it is done once and not at every start"
             raise IN_PYTHON.refusal("start_again", expected, self.start_again)
         _ = self.fan_out_consumer  # computed for its check
-        rules.check_concurrency(msgspec.structs.asdict(self))
+        check_concurrency(msgspec.structs.asdict(self))
         if self.retry_backoff_cap_seconds < self.retry_backoff_seconds:
             expected = f"at least retry_backoff_seconds, which is {self.retry_backoff_seconds}"
             raise IN_PYTHON.refusal("retry_backoff_cap_seconds", expected, self.retry_backoff_cap_seconds)
@@ -86,7 +95,7 @@ class SpoutConfig(SpoutFields, frozen=True, kw_only=True, forbid_unknown_fields=
         for part in self.streams:
             try:
                 alone = self if len(self.streams) == 1 else self.of_stream(part)
-                rules.check_dead_letters(alone.dead_letters, alone.stream, IN_PYTHON)
+                check_dead_letters(alone.dead_letters, alone.stream, IN_PYTHON)
                 _ = alone.stream_region  # computed for its check
             except InvalidConfig as error:
                 refused.append(str(error))
@@ -139,7 +148,7 @@ class SpoutConfig(SpoutFields, frozen=True, kw_only=True, forbid_unknown_fields=
 
     @property
     def is_several(self) -> bool:
-        """Whether more than one stream may be read; the properties of one stream then do not apply."""
+        """True if more than one stream may be read; the properties of one stream then do not apply."""
         return names_several(self.stream)
 
     @property
@@ -155,12 +164,12 @@ class SpoutConfig(SpoutFields, frozen=True, kw_only=True, forbid_unknown_fields=
     @property
     def stream_region(self) -> str | None:
         """The region set, else that of the ARN or of AWS's endpoint; None leaves the choice to boto3."""
-        return rules.region(msgspec.structs.asdict(self), (self.stream,), IN_PYTHON)
+        return region(msgspec.structs.asdict(self), (self.stream,), IN_PYTHON)
 
     @property
     def fan_out_consumer(self) -> str | None:
         """The registered consumer whose subscriptions shards are read over; None: they are polled."""
-        return rules.fan_out_consumer(self.consumer_mode, self.consumer_name, self.app, IN_PYTHON)
+        return fan_out_consumer(self.consumer_mode, self.consumer_name, self.app, IN_PYTHON)
 
     @property
     def start(self) -> StartPositions:
@@ -176,7 +185,7 @@ class SpoutConfig(SpoutFields, frozen=True, kw_only=True, forbid_unknown_fields=
 
     @property
     def run_end(self) -> EndPositions | None:
-        """Where a run's read of each shard ends; None: it does not end."""
+        """The end of a run's read of each shard; None: it does not end."""
         return None if self.until is None else run_end(self.until)
 
     @property
@@ -186,7 +195,7 @@ class SpoutConfig(SpoutFields, frozen=True, kw_only=True, forbid_unknown_fields=
 
     @property
     def dead_letters_url(self) -> str:
-        """Where dead letters go: the URL or path that was set, or the default directory."""
+        """The place of dead letters: the URL or path that was set, or the default directory."""
         return self.dead_letters or f".kinesis-spout/{self.app}/{self.stream_name}/dead-letters"
 
 

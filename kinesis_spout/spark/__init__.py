@@ -5,8 +5,7 @@ The names here are loaded when they are first used: a task on an executor needs 
 
 from typing import TYPE_CHECKING, Final
 
-from kinesis_spout.model.extras import check_spark
-from kinesis_spout.model.lazy_names import lazy_names
+from kinesis_spout.model.extras import check_spark, lazy_names
 
 if TYPE_CHECKING:
     from kinesis_spout.spark.dataframe.dataframe_runner import Collector

@@ -33,10 +33,9 @@ from kinesis_spout.consumer.trouble_reports import most_frequent, trouble_text
 from kinesis_spout.dead_letters.sink_url import check_once, open_sink
 from kinesis_spout.model.clock import Clock, SystemClock
 from kinesis_spout.model.columns import HANDLED_COLUMNS, RECORD_COLUMNS
-from kinesis_spout.model.dead_letter import DeadLetter
 from kinesis_spout.model.errors import DeadLetterError, InvalidConfig, KinesisSpoutError
 from kinesis_spout.model.logs import FailureKinds
-from kinesis_spout.model.record import Record
+from kinesis_spout.model.record import DeadLetter, Record
 from kinesis_spout.model.scheme import resolve
 from kinesis_spout.ports import DeadLetterSink
 from kinesis_spout.processes.executor_python import unfit_python

@@ -30,12 +30,12 @@ _OPTIONS: Final = {
     "topology.tick.tuple.freq.secs": "tick_seconds of a bolt",
     "topology.workers": "the option partitions of build",
 }
-"""What Storm itself reads from a configuration, and what does the same here."""
+"""Keys that Storm itself reads from a configuration, and what does the same here."""
 _METHODS: Final = (
     *("execute", "process", "process_batch", "execute_window", "late", "flush"),
     *("next_tuple", "activate", "deactivate", "ack", "fail", "timed_out"),
 )
-"""What a component does its work in."""
+"""The methods in which a component does its work."""
 
 
 class BoltDeclarer:

@@ -18,13 +18,13 @@ from kinesis_spout.storm.running.counts import ComponentCounts
 from kinesis_spout.storm.running.groups import RunChoice
 from kinesis_spout.storm.running.program import Program
 from kinesis_spout.storm.running.stage_run import StageRun
-from kinesis_spout.storm.running.trees import Verdict, acker_decides, root_of, verdict_of
+from kinesis_spout.storm.running.trees import TreeVerdict, acker_decides, root_of, verdict_of
 from kinesis_spout.storm.state.key_values import PartitionState, UnfitValue
 
 Values = Sequence[Any]
 Emitted = Mapping[str, Mapping[str, Sequence[Values]]]
 Ends = dict[int, TreeEnd]
-"""How the trees ended that did not complete, by the numbers of the spout's tuples."""
+"""The ends of trees that did not complete, by the numbers of the spout's tuples."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,9 +36,9 @@ class LocalResult:
     failed: list[tuple[Values, TreeEnd]]
     """Those that failed or timed out, each with how and where."""
     emitted: Emitted = field(repr=False)
-    """What each component emitted on each stream. With state a batch can run again; then, in its last run."""
+    """The tuples of each component and stream. With state a batch can run again; then those of its last run."""
     counts: Mapping[str, ComponentCounts] = field(repr=False)
-    """What each component did, in all runs of the batch."""
+    """The counts of each component, in all runs of the batch."""
 
     @property
     def reasons(self) -> list[str]:
@@ -77,7 +77,7 @@ class LocalTopology:
 
     @property
     def state(self) -> dict[str, dict[Any, Any]]:
-        """What each bolt with state has kept, by key. A copy."""
+        """The state that each bolt keeps, by key. A copy."""
         kept: dict[str, dict[Any, Any]] = defaultdict(dict)
         for (component, _), state in self._states.items():
             kept[component].update(state.items())
@@ -85,7 +85,7 @@ class LocalTopology:
 
     @property
     def failed_results(self) -> dict[str, list[Values]]:
-        """What each bolt with state has emitted for windows or on ticks that failed, and is emitted again."""
+        """The tuples of windows and ticks that failed, by bolt with state; they are emitted again."""
         found: dict[str, list[Values]] = defaultdict(list)
         for (component, _), state in self._states.items():
             found[component] += [result.values for _, result in state.results()]
@@ -177,7 +177,7 @@ class LocalTopology:
 
         return self._choices[spout].run(at_once, carefully, bool)
 
-    def _verdict(self, program: Program, batch: list[Values], stream: str, ticks: BatchTicks) -> Verdict:
+    def _verdict(self, program: Program, batch: list[Values], stream: str, ticks: BatchTicks) -> TreeVerdict:
         """Run all stages, and decide the trees."""
         first = self._stage(program, 0, 0)
         first.begin(self._open_state, ticks)
@@ -257,5 +257,5 @@ def _emitted(run: StageRun, batch: Sequence[Values], stream: str) -> list[Keyed]
     return run.outbox.take()
 
 
-def _ends(verdict: Verdict) -> Ends:
+def _ends(verdict: TreeVerdict) -> Ends:
     return {number: end for number, ended in verdict.ends.items() for end in ended.values()}

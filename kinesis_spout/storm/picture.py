@@ -1,4 +1,4 @@
-"""How a topology is shown: its plan in words, and as a Mermaid flowchart with what each component has done.
+"""Pictures of a topology: its plan in words, and as a Mermaid flowchart with what each component has done.
 
 Pure: nothing here reads a running query or writes a file.
 """
@@ -42,9 +42,9 @@ class _Flow:
         self._graph = graph
         self._plan = plan
         self._tasks = options.partitions or plan.most_tasks(graph)
-        """Of Spark, after an exchange."""
+        """The number of Spark's tasks after an exchange."""
         self._is_fixed = options.partitions is not None
-        """Whether it is that number; otherwise it is less where Spark runs fewer tasks at a time."""
+        """True if it is that number; otherwise it is less where Spark runs fewer tasks at a time."""
         self._ackers = 0
         if options.ackers == 0:
             self._decided = "a record is acked when its tuple is emitted (ackers=0)"

@@ -10,7 +10,7 @@ from kinesis_spout.model.errors import InvalidConfig
 from kinesis_spout.storm.graph.component_graph import ComponentGraph
 
 MOST_TASKS: Final = 10_000
-"""Of a bolt, of the ackers, and of an exchange. Each task keeps a block for each task behind an exchange."""
+"""The most tasks of a bolt, of ackers, of an exchange. Each keeps a block for each task behind an exchange."""
 
 _MOST_SECONDS: Final = 1_000_000
 
@@ -32,26 +32,26 @@ class TopologyConf(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     """Options of a topology. Those of a ``KinesisSpout`` (retries, limits, commits) are set at the spout."""
 
     message_timeout_seconds: _Seconds = 30.0
-    """How long a bolt should wait for anything, counted in each task from the beginning of the micro-batch there;
-    see ``OutputCollector.is_overdue``. A call of a bolt that takes a quarter longer is interrupted, and its tuple
-    times out. A job of Spark that takes three times as long, and a minute at least, is cancelled, and its
+    """The longest time a bolt should wait for anything, counted in each task from the beginning of the micro-batch
+    there; see ``OutputCollector.is_overdue``. A call of a bolt that takes a quarter longer is interrupted, and its
+    tuple times out. A job of Spark that takes three times as long, and a minute at least, is cancelled, and its
     records are retried."""
     ackers: _Ackers | None = None
-    """Who decides whether a tree is complete. None: it is, unless a task reports that it held or failed one of its
-    tuples, which costs a tuple nothing. A number: so many tasks share the trees, and count the edges of each as
-    Storm's ackers do, for the price of one more exchange. 0 acks each record when its tuple is emitted: then
-    failures are not retried. Not 0 with state, which could not be exact then."""
+    """The tasks that decide whether trees are complete. None: a tree is, unless a task reports that it held or
+    failed one of its tuples, which costs a tuple nothing. A number: so many tasks share the trees, and count the
+    edges of each as Storm's ackers do, for the price of one more exchange. 0 acks each record when its tuple is
+    emitted: then failures are not retried. Not 0 with state, which could not be exact then."""
     partitions: _Partitions | None = None
-    """Of an exchange: at most this many tasks of Spark run the bolts after it. None: as many as the bolts there
+    """The most tasks of Spark that run the bolts after an exchange. None: as many as the bolts there
     have tasks, and no more than Spark runs at a time."""
     max_spout_pending: _Positive = 1_000
-    """Of a spout of your own: at most this many of its tuples are under way. What it emits beyond them in one call
-    waits for the next micro-batch."""
+    """The most tuples of a spout of your own that are under way. Those that it emits beyond them in one call
+    wait for the next micro-batch."""
     state: str | None = None
-    """Where stateful bolts keep their state: a local folder, or an address that pyarrow opens ("s3://...")."""
+    """The address of the state of stateful bolts: a local folder, or an address that pyarrow opens ("s3://...")."""
     state_guarantee: Literal["exactly_once", "at_least_once"] = "exactly_once"
-    """What becomes of what a record that failed has done to the state. "exactly_once": it is undone, so that the
-    record counts once. "at_least_once", as in Storm: it stays, so that the record counts again when it comes
+    """The guarantee for changes of the state by a record that failed. "exactly_once": they are undone, so that the
+    record counts once. "at_least_once", as in Storm: they stay, so that the record counts again when it comes
     again; nothing is run again for its sake."""
 
     @classmethod

@@ -38,7 +38,7 @@ SHARDS_PER_TASK: Final = 8
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadPlan:
-    """Where a read begins and ends, and in which shards. Can be pickled."""
+    """The beginning and end of a read, and its shards. Can be pickled."""
 
     start: StartPositions
     end: EndPositions

@@ -1,4 +1,4 @@
-"""Where a query stands: the JSON that Spark keeps in its offset log.
+"""The position of a query: the JSON that Spark keeps in its offset log.
 
 ::
 
@@ -51,13 +51,13 @@ class ReadRange:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShardOffset:
     position: Position
-    """Where its next record is. Never LATEST."""
+    """The position of its next record. Never LATEST."""
     at_end: bool = False
     """Closed, and read to its end. ``drained`` in the JSON form."""
     parents: tuple[str, ...] = ()
     """The shards that must be at their end in an earlier batch."""
     read: ReadRange | None = None
-    """What the batch that ends here has read of it."""
+    """The part of it that the batch that ends here has read."""
 
     @property
     def last(self) -> SequenceNumber | None:

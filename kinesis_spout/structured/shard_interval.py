@@ -1,4 +1,4 @@
-"""One shard between two positions: which of its records a batch read has, and when no more of them can come.
+"""One shard between two positions: which of its records a task reads, and when no more of them can come.
 
 **Which records.** A sequence number cuts the shard there. A time is compared with every record, to the
 microsecond: ``start <= arrival < end``. So of two reads, one of which ends where the other starts, each
@@ -53,7 +53,7 @@ class ShardInterval:
 
     @property
     def first_position(self) -> Position:
-        """Where reading begins: nothing of the interval comes before."""
+        """The position at which reading begins: nothing of the interval comes before it."""
         if self.start.timestamp is None:
             return self.start
         earlier = self.start.timestamp - MARGIN_SECONDS
@@ -75,7 +75,7 @@ class ShardInterval:
         return batch if pc.all(inside).as_py() else batch.filter(inside)
 
     def is_behind(self, batch: pa.RecordBatch) -> bool:
-        """Whether a page's rows show that nothing of the interval follows."""
+        """Tell whether a page's rows show that nothing of the interval follows."""
         if batch.num_rows == 0:
             return False
         if self.end.sequence_number is not None:
@@ -120,8 +120,10 @@ class IntervalRead:
         self.children: tuple[Shard, ...] = ()
         """The shards that continue this one, if its end was read."""
 
-    def next_rows(self) -> pa.RecordBatch | None:
+    def next_rows(self, at_most: int | None = None) -> pa.RecordBatch | None:
         """Read a page and return its rows in the interval; None if this read gave no page.
+
+        ``at_most`` bounds the records that are asked for.
 
         Transient errors are logged; the next call tries again.
 
@@ -132,7 +134,8 @@ class IntervalRead:
         """
         begun = self._clock.time()
         try:
-            page = self._getter.read_arrow(self._settings.max_records_per_fetch)
+            most = self._settings.max_records_per_fetch
+            page = self._getter.read_arrow(most if at_most is None else min(most, at_most))
         except KinesisSpoutError as error:
             self._failed(error)
             return None

@@ -1,4 +1,4 @@
-"""Which streams a read has: those that its options name, and those that their patterns find now.
+"""The streams of a read: those that its options name, and those that their patterns find now.
 
 All are of one region, so one listing serves all patterns. A pattern finds streams of the credentials'
 account.

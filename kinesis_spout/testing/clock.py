@@ -30,6 +30,10 @@ class ManualClock:
         if seconds > 0:
             self.advance(seconds)
 
+    async def pause(self, seconds: float) -> None:
+        """Move the time on by ``seconds``, and return at once."""
+        self.sleep(seconds)
+
     def advance(self, seconds: float) -> None:
         """Move the time on by ``seconds`` (0 or more)."""
         if seconds < 0:

@@ -17,7 +17,6 @@ from kinesis_spout.kinesis.read.continuity import Continuity
 from kinesis_spout.kinesis.read.read_settings import DEFAULT, ReadSettings
 from kinesis_spout.kinesis.read.user_records import page_as_set
 from kinesis_spout.model.clock import Clock, SystemClock
-from kinesis_spout.model.dead_letter import DeadLetter
 from kinesis_spout.model.errors import (
     DataLoss,
     DeadLetterError,
@@ -26,6 +25,7 @@ from kinesis_spout.model.errors import (
     KinesisError,
     StreamNotFound,
 )
+from kinesis_spout.model.record import DeadLetter
 from kinesis_spout.ports import DeadLetterSink, Page, ShardGetter, StreamSummary
 from kinesis_spout.settings import SpoutConfig
 from kinesis_spout.testing.stream import InMemoryStream
@@ -38,10 +38,10 @@ class InMemoryDeadLetterSink:
 
     def __init__(self) -> None:
         self.letters: list[DeadLetter] = []
-        """What was written, redriven or not, repeats included."""
+        """Everything that was written, redriven or not, repeats included."""
         self.closed = False
         self.is_writable = True
-        """What ``check_writable`` finds. Writes do not look at it: see ``fail_writes``."""
+        """The answer of ``check_writable``. Writes do not look at it: see ``fail_writes``."""
         self._marks: set[RedrivenMark] = set()
         self._failures_to_come = 0
 
@@ -260,12 +260,12 @@ class InMemoryStreams:
         self.clock = clock or SystemClock()
         self.streams: dict[str, InMemoryStream] = {}
         self.progress: dict[str, InMemoryZooKeeper] = {}
-        """Of each stream; an application of one stream may go on from it."""
+        """The progress on each stream; an application of one stream may go on from it."""
         self.dead_letters: dict[str, InMemoryDeadLetterSink] = {}
         self.began: float | None = None
         """When the application first began on any of them."""
         self.listed = 0
-        """How often the streams were listed."""
+        """The number of listings."""
 
     def create(self, name: str, *, shards: int = 1) -> InMemoryStream:
         """Make a stream. One of that name that was deleted stays deleted; its progress stays."""
@@ -285,7 +285,7 @@ class InMemoryStreamsPorts:
     def __init__(self, world: InMemoryStreams) -> None:
         self._world = world
         self._budget: ApplicationBudget | None = None
-        """Of all streams, as the first one's settings say."""
+        """The budget of all streams, as the first one's settings say."""
         self.clock = world.clock
 
     def names(self, config: SpoutConfig) -> list[str]:

@@ -75,7 +75,7 @@ _OF_ONE_SPOOL: Final = 1 << 44
 
 
 class InMemorySpoolFolder:
-    """What several spools share, as processes share a folder. Mutable; not thread-safe.
+    """A folder that several spools share, as processes do. Mutable; not thread-safe.
 
     ``open`` gives a `Spool`; its ``crash`` leaves its records to the others.
     """

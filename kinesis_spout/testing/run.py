@@ -24,7 +24,7 @@ from kinesis_spout.testing.zookeeper.in_memory_zookeeper import InMemoryZooKeepe
 
 
 class Ending(StrEnum):
-    """How it stands with a record when the run is over."""
+    """The state of a record at the end of a run."""
 
     ACKED = "acked"
     DEAD_LETTERED = "dead-lettered"
@@ -37,27 +37,27 @@ class Delivery:
     """One call of the handler."""
 
     number: int
-    """Which call of the run it was, from 1."""
+    """The number of the call within the run, from 1."""
     record: Record
     """As it was read, with the number of the attempt, whatever the handler did to the copy that it was given."""
     at_seconds: float
     """When it began, in seconds since the run did, to the millisecond."""
     error: str | None = None
-    """What it failed with, as a dead letter says it; None if it was acked."""
+    """The failure, as a dead letter says it; None if it was acked."""
     timed_out: bool = False
-    """Whether it failed because it took longer than ``message_timeout_seconds``."""
+    """True if it failed because it took longer than ``message_timeout_seconds``."""
     retry_in_seconds: float | None = None
     """After which delay the record is due again, to the millisecond; None if it never is."""
 
     @property
     def attempt(self) -> int:
-        """Which delivery of the record it is: 1 at first, deliveries of earlier runs included."""
+        """The number of the record's delivery: 1 at first, deliveries of earlier runs included."""
         return self.record.attempt
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """What became of one record."""
+    """The outcome of one record."""
 
     record: Record
     """As it was read."""
@@ -67,27 +67,27 @@ class Outcome:
 
     @property
     def attempts(self) -> int:
-        """How often the record was delivered, in earlier runs too."""
+        """The number of the record's deliveries, in earlier runs too."""
         return self.deliveries[-1].attempt
 
     @property
     def retries(self) -> int:
-        """How often the record was delivered again after a failure: one less than its attempts."""
+        """The number of the record's deliveries after a failure: one less than its attempts."""
         return self.attempts - 1
 
     @property
     def error(self) -> str | None:
-        """What the last failure said; None if no delivery failed. An acked record may have failed before."""
+        """The text of the last failure; None if no delivery failed. An acked record may have failed before."""
         return next((each.error for each in reversed(self.deliveries) if each.error is not None), None)
 
     @property
     def acked(self) -> bool:
-        """Whether the handler returned, in the end."""
+        """True if the handler returned, in the end."""
         return self.ending is Ending.ACKED
 
     @property
     def dead_lettered(self) -> bool:
-        """Whether the record was given up."""
+        """True if the record was given up."""
         return self.ending is Ending.DEAD_LETTERED
 
     def __str__(self) -> str:
@@ -140,7 +140,7 @@ class Story(SpoutListener):
         self._deliveries: dict[str, Delivery] = {}
         """By message id, in order."""
         self._endings: dict[str, Ending] = {}
-        """Of deliveries, by message id."""
+        """The numbers of deliveries, by message id."""
 
     def handed_out(self, message_id: str, record: Record) -> None:
         at_seconds = round(self._clock.monotonic() - self._begun, 3)
@@ -182,7 +182,7 @@ _LEAST_STEP_SECONDS: Final = 0.0001
 """The clock moves on at least so much: a shard that had nothing rests for a moment, and sums are rounded."""
 
 _LONGEST_STEP_SECONDS: Final = ITERATOR_SECONDS / 2
-"""So that shards are polled meanwhile: an iterator that expires costs a second read, which has to wait."""
+"""The time after which shards are polled: an iterator that expires costs a second read, which has to wait."""
 
 
 def run(

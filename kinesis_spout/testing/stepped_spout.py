@@ -11,18 +11,19 @@ clock:
 """
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from math import inf
+from typing import Any
 
 from kinesis_spout.consumer.consumer import Consumer
 from kinesis_spout.consumer.ports import Ports
 from kinesis_spout.consumer.stream_set import StreamSet
-from kinesis_spout.kinesis.read.polling.prefetcher import Fetch, Prefetcher
-from kinesis_spout.kinesis.read.polling.steps import run_here
+from kinesis_spout.kinesis.read.prefetcher import Fetch, Prefetcher
 from kinesis_spout.model.clock import Clock
 from kinesis_spout.plain.record_spout import RecordSpout
 from kinesis_spout.plain.stream_tuples import Emitted, StreamTuples
+from kinesis_spout.ports import Page, ShardGetter
 from kinesis_spout.settings import SpoutConfig
 from kinesis_spout.testing.ports import InMemoryShardLister
 from kinesis_spout.testing.stream import InMemoryStream
@@ -55,7 +56,8 @@ class SteppedSpout(RecordSpout):
         self._fetches.fetch_due()
         for tuples in streams.current.values():
             tuples.fail_overdue()
-        self._announcements.make()
+        if self._announcements is not None:
+            self._announcements.make()
 
     def crash(self) -> None:
         """End as a killed process does: nothing more is stored, and its shards are free at once."""
@@ -66,7 +68,7 @@ class SteppedSpout(RecordSpout):
 
     @property
     def all_done(self) -> bool:
-        """Whether all that can be read was handed out, and all of that is acked or durably dead-lettered.
+        """True if all that can be read was handed out, and all of that is acked or durably dead-lettered.
 
         With `until` that is so when the run has come up to it, and all is stored.
         """
@@ -130,7 +132,7 @@ def _has_read_up(manager: StateManager, stream: InMemoryStream, shard_id: str) -
 
 @dataclass(slots=True)
 class _Work:
-    """What a thread would do again and again. Mutable."""
+    """Work that a thread would do again and again. Mutable."""
 
     do: Callable[[float], float]
     asked_for: threading.Event
@@ -166,7 +168,7 @@ class _SteppedConsumer(Consumer):
                         return
 
     def _write_the_last_letters(self) -> None:
-        self._dead_lettering.write()
+        self.letters.write()
 
 
 class _SteppedPrefetcher(Prefetcher):
@@ -185,6 +187,20 @@ class _SteppedPrefetcher(Prefetcher):
     def fetch_due(self) -> None:
         now = self._clock.monotonic()
         while (fetch := self._schedule.take(now)) is not None:
-            again_at = run_here(fetch(), self._clock)
+            again_at = _done(fetch())
             if again_at is not None:
                 self.submit(fetch, again_at)
+
+    async def page(self, getter: ShardGetter, limit: int) -> Page:
+        """Read a page here: nothing else runs meanwhile."""
+        return getter.read(limit)
+
+
+def _done(fetch: Coroutine[Any, Any, float | None]) -> float | None:
+    """Run a fetch that waits for nothing."""
+    try:
+        fetch.send(None)
+    except StopIteration as end:
+        again_at: float | None = end.value
+        return again_at
+    raise AssertionError("expected a fetch that reads by ``page`` alone, got one that waits")

@@ -166,7 +166,7 @@ class InMemoryStream:
 
     @property
     def is_deleted(self) -> bool:
-        """Whether it was deleted."""
+        """True if it was deleted."""
         return self._deleted
 
     def delete(self) -> None:

@@ -1,4 +1,4 @@
-"""The application that a server runs, until it is told to end: which address shows what, how a refusal looks."""
+"""The page as an application and its server: the addresses of the screens, the form of a refusal."""
 
 import asyncio
 import socket
@@ -37,9 +37,9 @@ from kinesis_spout.web.watched import Watched
 _STATIC: Final = Path(__file__).with_name("static")
 _SWEEP_SECONDS: Final = 20.0
 _CLOSE_SECONDS: Final = 10.0
-"""How long the batch of a redrive that is being put may take when the server ends."""
+"""Time for the batch of a redrive that is being put when the server ends."""
 _REQUESTS_SECONDS: Final = 5
-"""How long requests may take when the server ends."""
+"""Time for requests when the server ends."""
 _STATUS: Final[tuple[tuple[type[KinesisSpoutError], int], ...]] = (
     (NotFound, 404),
     (InvalidConfig, 400),
@@ -55,7 +55,7 @@ _OF = "/a/{app}/{stream}"
 
 
 def build(world: World, config: SpoutConfig, settings: PageSettings) -> Starlette:
-    """The page of the applications that ``config`` names; see ``operations.applications.UNNAMED``."""
+    """The page of the applications that ``config`` names; see ``operations.watch.applications.UNNAMED``."""
     watched = Watched(world, config)
 
     @asynccontextmanager

@@ -1,4 +1,4 @@
-"""What changes something: each a form that says what will happen and asks why, and what it does when it is sent.
+"""Screens that change something: each a form that says what will happen and asks why, and its action.
 
 A form is shown only for what would be done now; where it would be refused, the page says why instead.
 """
@@ -266,5 +266,5 @@ def _back(request: Request, *parts: str) -> Response:
 
 
 def _of_this_server(path: str) -> str:
-    """Where to go on; never to another server."""
+    """Return the path, or / if it leads to another server."""
     return path if path.startswith("/") and not path.startswith(("//", "/\\")) else "/"

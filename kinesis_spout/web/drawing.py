@@ -61,7 +61,7 @@ def strip(sights: Sequence[ShardSight], href: str) -> str:
 
 
 def hole_map(checkpoint: Checkpoint) -> str | None:
-    """What is known beyond a checkpoint: finished runs, failed records; None if nothing is."""
+    """Draw the finished runs and failed records beyond a checkpoint; None if none are known."""
     if checkpoint.is_shard_end or not (checkpoint.holes or checkpoint.attempts):
         return None
     base = checkpoint.base.number
@@ -83,7 +83,7 @@ def hole_map(checkpoint: Checkpoint) -> str | None:
 
 
 def bar(done: int, total: int | None) -> str:
-    """How much of a whole is done."""
+    """Draw the share of a whole that is done."""
     share = 0.0 if not total else min(1.0, done / total) * _WIDTH
     parts = (_rect("rail", 0, 0, _WIDTH, 8), _rect("done", 0, 0, share, 8))
     return _svg("bar", "0 0 1000 8", f"{done} of {total or 0}", parts)

@@ -1,4 +1,4 @@
-"""Who may ask, and from where; and what a browser may do with the answers.
+"""Lets requests in or refuses them, and tells the browser what it may do with the answers.
 
 A request that changes something must come from a page of this server: ``Sec-Fetch-Site`` says so in every
 browser of today, and ``Origin`` in older ones. Without a token, the name in ``Host`` must be this machine's, or
@@ -43,7 +43,7 @@ _NAMES_OF_VISITORS: Final = (
 )
 """The headers in which proxies say who somebody is."""
 _OPEN: Final = ("/login", "/static/")
-"""What is shown before the token is known."""
+"""Paths that are shown before the token is known."""
 
 
 class Guard:
@@ -89,7 +89,7 @@ class Guard:
 
 
 def visitor(headers: Headers, settings: PageSettings) -> str | None:
-    """Who asks; None where a token is wanted and was not given."""
+    """Name the visitor; None where a token is wanted and was not given."""
     if settings.token is not None:
         scheme, _, token = headers.get("authorization", "").partition(" ")
         if scheme.lower() == "bearer" and settings.is_token(token):

@@ -1,4 +1,4 @@
-"""What the page may show and change, and who may see it."""
+"""The settings of the page: what it may show and change, and who may see it."""
 
 import hashlib
 import hmac
@@ -22,7 +22,7 @@ class PageSettings:
     masks: frozenset[str] = frozenset()
     """Names of fields in JSON data whose values are not shown."""
     token: str | None = field(default=None, repr=False)
-    """What a visitor has to know."""
+    """The secret that a visitor has to know."""
     behind_proxy: bool = False
     """A proxy in front lets in only those who may, and says in a header who they are."""
 
@@ -46,7 +46,7 @@ class PageSettings:
         return f"http://{HttpAddress(self.host, self.port)}"
 
     def signed(self, name: str) -> str:
-        """What proves that ``name`` came with the token."""
+        """Sign a name, to prove later that it came with the token."""
         assert self.token is not None, "asked for only where there is one"
         return hmac.new(
             self.token.encode(), b"kinesis-spout web:" + name.encode(), hashlib.sha256

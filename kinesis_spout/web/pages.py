@@ -1,4 +1,4 @@
-"""What every page has: the templates, what they may use, and who looks."""
+"""Renders the templates, with what every page has; reads forms."""
 
 from collections.abc import Mapping
 from typing import Any, Self

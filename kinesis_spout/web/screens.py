@@ -1,4 +1,4 @@
-"""What is shown and changes nothing: one function for each screen."""
+"""Screens that change nothing: one function for each."""
 
 from collections import Counter
 from collections.abc import Callable, Sequence

@@ -5,14 +5,14 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Final
 
-from kinesis_spout.operations.applications import (
+from kinesis_spout.operations.errors import NotFound
+from kinesis_spout.operations.watch.applications import (
     UNNAMED,
     ApplicationView,
     config_of,
     list_applications,
     view_applications,
 )
-from kinesis_spout.operations.errors import NotFound
 from kinesis_spout.operations.watch.observation import Observation
 from kinesis_spout.operations.watch.redrives import Redrives
 from kinesis_spout.operations.watch.refreshed import Refreshed
@@ -29,7 +29,7 @@ class Watched:
     def __init__(self, world: World, config: SpoutConfig) -> None:
         self.world = world
         self.config = config
-        """Of all; its names are those of the only application, or ``UNNAMED``."""
+        """Settings of all; its names are those of the only application, or ``UNNAMED``."""
         self.redrives = Redrives(world)
         self._lock = threading.Lock()
         """Guards the observations."""

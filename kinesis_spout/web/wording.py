@@ -17,7 +17,7 @@ _KIB: Final = 1024
 
 
 def span(seconds: float | None) -> str:
-    """How long: "850 ms", "12 s", "3 min", "5 h", "4 d"."""
+    """Write a duration: "850 ms", "12 s", "3 min", "5 h", "4 d"."""
     if seconds is None:
         return "-"
     if 0 < seconds < 0.001:  # noqa: PLR2004 - a millisecond

@@ -79,14 +79,14 @@ class ZooKeeperSettings:
     hosts: str | None
     """``host:port,host:port``, optionally with a chroot; None: the embedded server."""
     directory: str | None = None
-    """Where the embedded server keeps its data; None: ``EMBEDDED_DIRECTORY`` below the working directory."""
+    """The directory of the embedded server's data; None: ``EMBEDDED_DIRECTORY`` below the working directory."""
     root: str = DEFAULT_ROOT
     """The parent of the applications' nodes."""
     session_timeout_seconds: float = DEFAULT_SESSION_TIMEOUT_SECONDS
     login: Login | None = None
     tls: Tls | None = None
     acls: NodeAcls | None = None
-    """Of new nodes; see ``ZooKeeperSession``."""
+    """The ACLs of new nodes; see ``ZooKeeperSession``."""
 
     @property
     def embedded_directory(self) -> Path:

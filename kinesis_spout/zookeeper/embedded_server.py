@@ -34,7 +34,7 @@ _START_TIMEOUT_SECONDS: Final = 60.0
 _STOP_TIMEOUT_SECONDS: Final = 10.0
 _POLL_SECONDS: Final = 0.05
 _LOOK_SECONDS: Final = 0.25
-"""How soon a user notices that the server has died."""
+"""The time after which a user notices that the server has died."""
 _PAUSE_CAP_SECONDS: Final = 10.0
 """Between two attempts to start it again."""
 
@@ -52,7 +52,7 @@ def check_startable(data_dir: Path) -> None:
 
 
 def answer_of_running(data_dir: Path) -> str | None:
-    """What the server of a directory says of itself to `srvr`; None if it does not run.
+    """Return what the server of a directory says of itself to `srvr`; None if it does not run.
 
     Raises:
         MissingExtra: it does not run, and its jars are missing.
@@ -97,7 +97,7 @@ class EmbeddedZooKeeper:
         self._state_file = self.data_dir / "server.json"
         self._port: int | None = None
         self.started_here = False
-        """Whether this object started the server now running."""
+        """True if this object started the server now running."""
         self._leaving = threading.Event()
         self._carer: threading.Thread | None = None
 

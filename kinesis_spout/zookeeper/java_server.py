@@ -100,7 +100,7 @@ class JavaServer:
             )
 
     def serves(self, port: int) -> bool:
-        """Whether a ZooKeeper serves at ``port``, and from this very directory: ports are used again."""
+        """Return whether a ZooKeeper serves at ``port``, and from this very directory: ports are used again."""
         lines = ask(port, "conf").splitlines()
         return f"dataDir={self._zookeeper_dir}/version-2" in lines and "Mode:" in ask(port, "srvr")
 
@@ -180,7 +180,7 @@ def ask(port: int, word: str) -> str:
 
 
 def is_free(port: int) -> bool:
-    """Whether no process listens at ``port``."""
+    """Return whether no process listens at ``port``."""
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # ignores the server's dead connections
         try:

@@ -44,7 +44,7 @@ NEW_SESSION_AFTER_TIMEOUTS: Final = 3
 server that was away returns with its sessions, and keeping ours is quicker than waiting until it expires."""
 
 _LOOK_SECONDS: Final = 0.25
-"""How often the address is requested while there is no connection."""
+"""The interval at which the address is requested while there is no connection."""
 
 _PAUSE_SECONDS: Final = 1.0
 """Before a new session replaces one whose credentials were not accepted."""
@@ -150,7 +150,7 @@ class MovingServer(Protocol):
 
     @property
     def connect_string(self) -> str:
-        """Where it is now."""
+        """Its present address."""
         ...
 
 
@@ -185,7 +185,7 @@ class KazooConnection:
         self._refusal: str | None = None
         self._servers_refused = 0
         self.trouble: BaseException | None = None
-        """What was wrong with the last attempt to connect."""
+        """The trouble of the last attempt to connect."""
         self._handler = KazooHandler(tls)
         self.client = KazooClient(
             hosts=self.hosts,
@@ -203,7 +203,7 @@ class KazooConnection:
 
     @property
     def advice(self) -> str:
-        """What may be wrong, to be put behind a message; empty if nothing is known."""
+        """A guess at what is wrong, to be put behind a message; empty if nothing is known."""
         return advice(self.trouble, speaks_tls=self._tls is not None)
 
     def start(self, timeout_seconds: float) -> None:

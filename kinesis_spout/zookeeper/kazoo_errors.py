@@ -38,8 +38,8 @@ FAILURES = (KazooException, KazooTimeoutError)
 """Everything else that kazoo raises; ANSWERS are KazooExceptions too, and must be caught first."""
 
 NOT_ACCEPTED = (AuthFailedError, SASLException, SessionClosedRequireSaslError)
-"""What kazoo raises, without trying again, if a server does not accept our credentials. A connection that is
-cut while the server checks them looks the same to kazoo."""
+"""Errors that kazoo raises, without trying again, if a server does not accept our credentials. A connection
+that is cut while the server checks them looks the same to kazoo."""
 
 _NOT_ALLOWED = (
     "ZooKeeper does not let this client use a node below `zookeeper_root`: expected the credentials that the "

@@ -127,12 +127,12 @@ def _is_seen(session: ZooKeeperSession, look: Any) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChunkLimits:
-    """How large one transaction may be. A larger operation goes alone."""
+    """The limits of one transaction. A larger operation goes alone."""
 
     max_bytes: int = 512 * 1024
     max_writes: int = 2_000
     max_indivisible_bytes: int = 960 * 1024
-    """Of a transaction that cannot be divided: the server's limit, less a margin for estimates."""
+    """The limit of a transaction that cannot be divided: the server's limit, less a margin for estimates."""
 
 
 def chunked(items: Iterable[T], size_bytes: Callable[[T], int], limits: ChunkLimits) -> Iterator[list[T]]:

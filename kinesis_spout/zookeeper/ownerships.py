@@ -1,4 +1,4 @@
-"""Which shards this session owns, under which epoch, and at which version of the checkpoint node.
+"""The shards that this session owns, under which epoch, and at which version of the checkpoint node.
 
 **The fence.** The existence of an owner node (ephemeral) is not a fence: a node that was deleted and made
 again has version 0 again, so that ``check(owner, version=0)`` cannot distinguish the old owner from the new.
@@ -31,10 +31,10 @@ _log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Ownership:
+class ShardOwnership:
     epoch: int
     version: int
-    """Of the checkpoint node, after our last write that is known to have taken effect."""
+    """The version of the checkpoint node, after our last write that is known to have taken effect."""
     owner_czxid: int
     """Identifies our owner node: ZooKeeper never gives a creation id twice."""
     session_id: int
@@ -49,14 +49,14 @@ class Ownerships:
         self._session = session
         self._paths = paths
         self._lock = threading.Lock()
-        self._owned: dict[str, Ownership] = {}
+        self._owned: dict[str, ShardOwnership] = {}
         self._lost: set[str] = set()
-        self._abandoned: dict[str, Ownership] = {}
+        self._abandoned: dict[str, ShardOwnership] = {}
         """Given up while the connection was down; their nodes go with the session, or at reconnection."""
         self._session_id: int | None = None
         session.subscribe(self)
 
-    def claim(self, shard_id: str, ownership: Ownership) -> bool:
+    def claim(self, shard_id: str, ownership: ShardOwnership) -> bool:
         """Enter a shard just acquired, unless the session that acquired it is already lost."""
         with self._lock:
             if ownership.session_id != self._session_id:
@@ -66,15 +66,15 @@ class Ownerships:
             self._abandoned.pop(shard_id, None)
             return True
 
-    def get(self, shard_id: str) -> Ownership | None:
+    def get(self, shard_id: str) -> ShardOwnership | None:
         with self._lock:
             return self._owned.get(shard_id)
 
-    def all(self) -> dict[str, Ownership]:
+    def all(self) -> dict[str, ShardOwnership]:
         with self._lock:
             return dict(self._owned)
 
-    def in_doubt(self) -> dict[str, Ownership]:
+    def in_doubt(self) -> dict[str, ShardOwnership]:
         """Return the owned shards with a write whose outcome is not known."""
         with self._lock:
             return {shard_id: owned for shard_id, owned in self._owned.items() if owned.in_doubt is not None}
@@ -86,15 +86,15 @@ class Ownerships:
                 if owned is not None:
                     self._owned[shard_id] = replace(owned, in_doubt=encoded)
 
-    def written(self, owned_by_shard: Mapping[str, Ownership]) -> None:
+    def written(self, owned_by_shard: Mapping[str, ShardOwnership]) -> None:
         """Note that the write in doubt after each of these took effect."""
         self._settle(owned_by_shard, versions=1)
 
-    def not_written(self, owned_by_shard: Mapping[str, Ownership]) -> None:
+    def not_written(self, owned_by_shard: Mapping[str, ShardOwnership]) -> None:
         """Note that the write in doubt after each of these did not take effect, and never will."""
         self._settle(owned_by_shard, versions=0)
 
-    def _settle(self, owned_by_shard: Mapping[str, Ownership], versions: int) -> None:
+    def _settle(self, owned_by_shard: Mapping[str, ShardOwnership], versions: int) -> None:
         with self._lock:
             for shard_id, before in owned_by_shard.items():
                 owned = self._owned.get(shard_id)
@@ -109,7 +109,7 @@ class Ownerships:
                 del self._owned[shard_id]
                 self._lost.add(shard_id)
 
-    def give_up(self, shard_ids: Iterable[str]) -> dict[str, Ownership]:
+    def give_up(self, shard_ids: Iterable[str]) -> dict[str, ShardOwnership]:
         """Drop ownerships on purpose: they are not reported as lost.
 
         Unless ``released`` is called, their nodes are deleted when the connection comes back.
@@ -145,7 +145,7 @@ class Ownerships:
             return lost
 
     def are_certain(self) -> bool:
-        """Whether no other member can own any of them now, nor has taken one without our knowledge."""
+        """Return whether no other member can own any of them now, nor has taken one without our knowledge."""
         return not self._lost and self._session.is_certain()
 
     def notice_silence(self) -> None:
@@ -185,7 +185,7 @@ class Ownerships:
             self._owned.clear()
             self._abandoned.clear()
 
-    def _let_go(self, shard_id: str, owned: Ownership) -> None:
+    def _let_go(self, shard_id: str, owned: ShardOwnership) -> None:
         """Delete the owner node if it is still the one we made.
 
         An earlier deletion may have taken effect, and another member may own the shard since. The version is
@@ -195,7 +195,7 @@ class Ownerships:
         owner = self._session.client.exists_async(self._paths.owner(shard_id))
         owner.rawlink(partial(self._delete_if_ours, shard_id, owned, shard))
 
-    def _delete_if_ours(self, shard_id: str, owned: Ownership, shard: Any, owner: Any) -> None:
+    def _delete_if_ours(self, shard_id: str, owned: ShardOwnership, shard: Any, owner: Any) -> None:
         if not (shard.successful() and owner.successful()):
             with self._lock:
                 if shard_id not in self._owned and owned.session_id == self._session_id:
@@ -217,7 +217,7 @@ class Ownerships:
         if owned is not None:
             self.watch(shard_id).rawlink(partial(self._verified, shard_id, owned))
 
-    def _verified(self, shard_id: str, owned: Ownership, request: Any) -> None:
+    def _verified(self, shard_id: str, owned: ShardOwnership, request: Any) -> None:
         if not request.successful():
             # The connection went away again: the next session_connected or session_lost decides.
             if not isinstance(request.exception, KazooException):

@@ -23,7 +23,7 @@ class UsersPipe:
 
     @property
     def guarded(self) -> bool:
-        """Whether we hold an end, and a guard the other."""
+        """True if we hold an end, and a guard the other."""
         if self._end is None:
             return False
         poll = select.poll()
@@ -32,7 +32,7 @@ class UsersPipe:
 
     @property
     def used(self) -> bool:
-        """Whether any process holds an end for writing."""
+        """True if any process holds an end for writing."""
         try:
             look = os.open(self._path, os.O_RDONLY | os.O_NONBLOCK)
         except FileNotFoundError:

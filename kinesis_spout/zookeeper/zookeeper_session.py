@@ -36,7 +36,7 @@ from kinesis_spout.zookeeper.kazoo_errors import (
 
 _CLOCK: Final = getattr(time, "CLOCK_BOOTTIME", getattr(time, "CLOCK_MONOTONIC", None))
 _ANSWER_GRACE_SECONDS: Final = 5.0
-"""How much longer than the session an answer may take; by then kazoo has noticed a dead connection."""
+"""The time that an answer may take beyond the session's; by then kazoo has noticed a dead connection."""
 
 
 seconds_awake_or_asleep: Final[Callable[[], float]] = (
@@ -49,7 +49,7 @@ Linux leaves sleep out of CLOCK_MONOTONIC, macOS out of the clock of ``time.mono
 
 
 class Certainty:
-    """Whether ZooKeeper has answered lately. Thread-safe.
+    """Knows whether ZooKeeper has answered lately. Thread-safe.
 
     A process that was stopped (SIGSTOP, a laptop's lid, a long garbage collection) learns that its session is
     over only after it asks, while another member may have its shards already. So it relies on its own clock:
@@ -151,7 +151,7 @@ class ZooKeeperSession:
             seconds_awake_or_asleep if clock is None else clock.monotonic,
         )
         self.is_certain = self._certainty.is_certain
-        """Whether the session lives for certain, without waiting. It is asked for every record."""
+        """True if the session lives for certain, without waiting. It is asked for every record."""
         self._connection = KazooConnection(
             hosts,
             session_timeout_seconds=session_timeout_seconds,
@@ -169,12 +169,12 @@ class ZooKeeperSession:
 
     @property
     def hosts(self) -> str:
-        """Where the server is, to our knowledge."""
+        """The server's address, to our knowledge."""
         return self._connection.hosts
 
     @property
     def answer_timeout_seconds(self) -> float:
-        """How long one call may take, reconnecting included, before it ends as StoreUnavailable."""
+        """The time that one call may take, reconnecting included, before it ends as StoreUnavailable."""
         return self.session_timeout_seconds + _ANSWER_GRACE_SECONDS
 
     @property
@@ -184,7 +184,7 @@ class ZooKeeperSession:
 
     @property
     def silent_too_long(self) -> bool:
-        """Whether the connection has been down for longer than the session lives: assume it is lost."""
+        """True if the connection has been down for longer than the session lives: assume it is lost."""
         since = self._suspended_since
         return since is not None and self.clock.monotonic() - since >= self.session_timeout_seconds
 
@@ -254,7 +254,7 @@ class ZooKeeperSession:
         seconds = max(0.0, deadline - self.clock.monotonic())
         while True:
             remaining = max(0.0, deadline - self.clock.monotonic())
-            # One that is closed connects no more; whoever waits when it is closed is woken.
+            # One that is closed connects no more; those that wait when it is closed are woken.
             connected = not self._connection.is_closed and self._connected.wait(remaining)
             if self._connection.is_closed:
                 raise StoreUnavailable(

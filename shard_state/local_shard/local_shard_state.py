@@ -26,7 +26,6 @@ from shard_state.sequence_number import SHARD_END, SequenceNumber
 from shard_state.slices.slices import Exhausted, Fate, Redelivery
 from shard_state.tracker.inflight_record_tracker import InflightRecordTracker
 from shard_state.tracker.record_life import RecordEvent, RecordState
-from shard_state.tracker.run import Run
 
 CONGESTED_SHARE: Final = 0.75
 """Of a cap: above it new reads pause, retries go on (invariant 12)."""
@@ -105,6 +104,7 @@ class LocalShardState:
         self._blame = blame or Blame(limit=retry.limit)
         self._random = random
         self._capacity = capacity
+        self._congested_at = ceil(CONGESTED_SHARE * capacity.records), ceil(CONGESTED_SHARE * capacity.holes)
         self._stored = checkpoint
         self._claims = Claims()
         self._since = checkpoint.since
@@ -182,13 +182,15 @@ class LocalShardState:
 
     @property
     def is_congested(self) -> bool:
-        return self.tracker.unresolved >= ceil(
-            CONGESTED_SHARE * self._capacity.records
-        ) or self.tracker.holes_read >= ceil(CONGESTED_SHARE * self._capacity.holes)
+        most_records, most_holes = self._congested_at
+        return self.tracker.unresolved >= most_records or self.tracker.holes_read >= most_holes
 
     @property
     def may_read(self) -> bool:
-        return self._stage is _READING and not self.retries.blocks_shard and not self.is_congested
+        if self._stage is not _READING or (self.retries.line_of and self.retries.blocks_shard):
+            return False
+        most_records, most_holes = self._congested_at
+        return self.tracker.unresolved < most_records and self.tracker.holes_read < most_holes
 
     def end_read(self) -> None:
         """Note that the end of the closed shard was read: nothing follows what was handed out so far."""
@@ -234,34 +236,6 @@ class LocalShardState:
             self.look_for_bound()
         return emission
 
-    def run_room(self, now: float) -> int:
-        """Tell how many fresh records may be handed out together; 0 if each has to be decided upon by itself.
-
-        Those whose key is blocked (``retries.blocks``) are not among them.
-        """
-        if (
-            self.tracker.restored is not None
-            or self._guarantee is not Guarantee.AT_LEAST_ONCE
-            or self.bound is not None
-            or not self.may_read
-            or (self.retries.line_of and self.retries.first_due(now) is not None)
-        ):
-            return 0
-        return ceil(CONGESTED_SHARE * self._capacity.records) - self.tracker.unresolved
-
-    def emit_run(self, run: Run) -> None:
-        """Track fresh records, as ``run_room`` allows, that were handed out together.
-
-        Raises:
-            OutOfOrder: they do not come after every record read before.
-        """
-        self.tracker.emitted_run(run)
-
-    def ack_in_run(self, run: Run, indices: Sequence[int]) -> None:
-        """Finish open records of a run."""
-        self.tracker.acked_in_run(run, indices)
-        self.revision += 1
-
     def _emit_with_a_past(self, sequence: SequenceNumber, partition_key: str | None, now: float) -> Emission:
         """Do what ``emit`` does where records may have to wait, were delivered before, or count as finished."""
         self.before_tracking(sequence)
@@ -299,17 +273,18 @@ class LocalShardState:
             self.tracker.noted.discard(sequence)
             self.revision += 1
 
-    def ack(self, sequence: SequenceNumber, now: float) -> bool:
-        """Finish a record; False if that changes nothing (late, duplicate, unknown). Cancels a retry.
+    def ack(self, sequence: SequenceNumber, now: float) -> int | None:
+        """Finish a record; returns its attempts. None if nothing changes (late, duplicate, unknown).
 
-        The ack of an earlier delivery does it too: the record was handled.
+        It cancels a retry. The ack of an earlier delivery does it too: the record was handled.
         """
-        if not self.tracker.acked(sequence):
-            return False
+        attempts = self.tracker.acked(sequence)
+        if attempts is None:
+            return None
         if self.retries.line_of:
             self.retries.finished(sequence, now)
         self.revision += 1
-        return True
+        return attempts
 
     def is_out(self, sequence: SequenceNumber, attempt: int) -> bool:
         state, attempts = self.tracker.state(sequence), self.tracker.attempts(sequence)
@@ -399,6 +374,8 @@ class LocalShardState:
 
     def take_retry(self, now: float) -> Redelivery | None:
         """Hand out the record whose retry is due first, if any is."""
+        if not self.retries.line_of:
+            return None
         for retry in self.take_retries(now, 1, whole_lines=False):
             self.start_deadline(retry.sequence, now)
             return retry

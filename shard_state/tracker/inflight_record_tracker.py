@@ -13,13 +13,11 @@ So a hole is a half-open range ``(after, last]``, and cutting a record out of a 
 record before it. That is what makes a slice of 10,000 records that was acked on an executor O(1) here, and
 one with k failures O(k log k): the driver never learns of the records in between.
 
-Records are handed out in three ways, and each has its operations:
+Records are handed out in two ways, and each has its operations:
 
 * one by one (``emitted``): then ``apply`` moves that record through the table of ``record_life``;
 * as a span of many (``emitted_span``): then ``settle`` says, once, which of them failed and which are still
-  open; those become records of their own, for ``apply``, and all others are finished;
-* as a run of many (``emitted_run``): then ``acked_in_run`` finishes some of them, as often as one likes, and
-  ``single_out`` makes one a record of its own. The others stay together, and out of the reach of ``apply``.
+  open; those become records of their own, for ``apply``, and all others are finished.
 
 Emitting a record and acking it happen far more often than all else together. ``acked`` therefore is ``apply``
 with ACK written out, without the table: any unfinished record that stands alone becomes finished. A test
@@ -38,7 +36,6 @@ from shard_state.checkpoint.checkpoint import Checkpoint, Hole, fits
 from shard_state.errors import OutOfOrder
 from shard_state.sequence_number import SequenceNumber
 from shard_state.tracker.record_life import TRANSITIONS, RecordEvent, RecordState
-from shard_state.tracker.run import Run, ranges
 from shard_state.tracker.span import Carved, Deadlines, Span
 from shard_state.tracker.stored_map import Restored, StoredMap, stored_map
 
@@ -58,9 +55,7 @@ class InflightRecordTracker:
         self._head: Span | None = None
         self._tail: Span | None = None
         self._unresolved: dict[SequenceNumber, Span] = {}
-        """By their first record: the unfinished spans that are not of a run."""
-        self._in_runs: dict[SequenceNumber, Span] = {}
-        """By their first record: the spans of open records of runs. Only the run's operations change these."""
+        """The unfinished spans, by their first record."""
         self.unresolved = 0
         """How many handed-out records are not finished."""
         self.waiting = 0
@@ -158,16 +153,6 @@ class InflightRecordTracker:
             raise OutOfOrder(f"expected first <= last, got {first}..{last} with {count} records")
         self._append(Span(first, last, count, state, 1))
 
-    def emitted_run(self, run: Run) -> None:
-        """Note that the records of a run were handed out. Their deliveries time out elsewhere.
-
-        Raises:
-            OutOfOrder: they do not come after every record handed out before.
-        """
-        first = run.sequence_of(0)
-        self.emitted_span(first, run.sequence_of(run.count - 1), run.count)
-        self._in_runs[first] = self._unresolved.pop(first)
-
     # Time-outs
 
     def start_deadline(self, sequence: SequenceNumber, deadline: float) -> None:
@@ -196,28 +181,28 @@ class InflightRecordTracker:
 
     # Outcomes
 
-    def acked(self, sequence: SequenceNumber) -> bool:
-        """Do what ``apply`` does with ACK, for less."""
+    def acked(self, sequence: SequenceNumber) -> int | None:
+        """Do what ``apply`` does with ACK, for less; returns its attempts, or None where that changes nothing."""
         span = self._unresolved.pop(sequence, None)
         if span is None:
-            return False
+            return None
         if span.count > 1:
             self._unresolved[sequence] = span
-            return False
+            return None
         if span.state is not _IN_FLIGHT:
             self._count(span, -1)
         else:
             self.unresolved -= 1
         span.deadline = None
         self._finish(span)
-        return True
+        return span.attempts
 
     def apply(self, sequence: SequenceNumber, event: RecordEvent) -> bool:
         """Move a record through the table.
 
         Returns:
-            Whether that changed anything. A record that is finished, unknown, or still part of a run or an
-            unsettled span stays as it is.
+            Whether that changed anything. A record that is finished, unknown, or still part of an unsettled span
+            stays as it is.
         """
         span = self._unresolved.get(sequence)
         if span is None or span.count > 1:
@@ -275,18 +260,6 @@ class InflightRecordTracker:
         else:
             self._finish(span)
         return True
-
-    def acked_in_run(self, run: Run, indices: Sequence[int]) -> None:
-        """Finish open records of a run. Costs O(1) for those that follow one another."""
-        for first, end in ranges(indices):
-            span = self._cut_out(run, first, end)
-            self.unresolved -= span.count
-            self._finish(span)
-
-    def single_out(self, run: Run, index: int) -> None:
-        """Let an open record of a run stand alone, in flight for the first time, without a deadline."""
-        span = self._cut_out(run, index, index + 1)
-        self._unresolved[span.first] = span
 
     def restored_anchor_read(self, first_read: SequenceNumber) -> bool:
         """Compare the first record read after the base with the stored anchor (invariant 11).
@@ -376,30 +349,6 @@ class InflightRecordTracker:
             self._tail = before
         else:
             behind.prev = before
-
-    def _cut_out(self, run: Run, first: int, end: int) -> Span:
-        """Give open records of a run a span of their own, and note in the run that they have ended."""
-        begin, until = run.open_around(first, end)
-        span = self._in_runs[run.sequence_of(begin)]
-        if begin < first:
-            span = self._split(span, run, begin, first)
-        if end < until:
-            self._split(span, run, first, end)
-        run.end(first, end)
-        return self._in_runs.pop(span.first)
-
-    def _split(self, span: Span, run: Run, begin: int, at: int) -> Span:
-        """Cut a span, which begins with the run's record ``begin``, in two; returns the one from ``at`` on."""
-        behind = Span(run.sequence_of(at), span.last, span.count - (at - begin), _IN_FLIGHT, 1)
-        span.last, span.count = run.sequence_of(at - 1), at - begin
-        behind.prev, behind.next = span, span.next
-        if span.next is None:
-            self._tail = behind
-        else:
-            span.next.prev = behind
-        span.next = behind
-        self._in_runs[behind.first] = behind
-        return behind
 
     def _replace(self, span: Span, pieces: list[Span]) -> None:
         before, behind = span.prev, span.next

@@ -2,7 +2,7 @@
 
 Every delivery has the same time-out, so deadlines pass in the order in which deliveries began: they stand in a
 queue, and nothing is searched. A delivery that ends costs nothing here: ``Span.deadline`` is cleared, and its
-entry is *dead*. So is an older entry of a record that is delivered again: only a record's last entry counts.
+entry is *dead*. So is an older entry of a record that is delivered again: only its span's own deadline counts.
 Dead entries are dropped when they come to the front, or when they outnumber the deliveries without an outcome
 (invariant 12). The deadlines are a part of their shard's tracker: a shard that is lost takes them along.
 """
@@ -49,7 +49,6 @@ class Span:
         "last",
         "next",
         "prev",
-        "queued",
         "state",
     )
 
@@ -69,8 +68,6 @@ class Span:
         self.next: Span | None = None
         self.deadline: float | None = None
         """When its delivery times out, if it may."""
-        self.queued = 0
-        """Its entries in ``Deadlines``."""
 
     def pieces(self, carved: Sequence[Carved]) -> "list[Span]":
         """Cut this span into its finished runs and the records carved out of it, all unlinked.
@@ -127,7 +124,7 @@ class Deadlines:
     __slots__ = ("_queue",)
 
     def __init__(self) -> None:
-        self._queue: deque[Span] = deque()
+        self._queue: deque[tuple[float, Span]] = deque()
 
     def __len__(self) -> int:
         return len(self._queue)
@@ -135,28 +132,15 @@ class Deadlines:
     def start(self, span: Span, deadline: float, unresolved: int) -> None:
         """Note that a delivery began, of one of ``unresolved`` records. Its deadline is the latest of all."""
         span.deadline = deadline
-        span.queued += 1
         queue = self._queue
-        queue.append(span)
+        queue.append((deadline, span))
         if len(queue) > 2 * unresolved + _COMPACT_ABOVE:
-            self._compact()
+            self._queue = deque(entry for entry in queue if entry[1].deadline == entry[0])
 
     def next(self) -> Span | None:
         while self._queue:
-            if _counts(self._queue[0]):
-                return self._queue[0]
-            self._queue.popleft().queued -= 1
+            deadline, span = self._queue[0]
+            if span.deadline == deadline:
+                return span
+            self._queue.popleft()
         return None
-
-    def _compact(self) -> None:
-        queue, self._queue = self._queue, deque()
-        for span in queue:
-            if _counts(span):
-                self._queue.append(span)
-            else:
-                span.queued -= 1
-
-
-def _counts(entry: Span) -> bool:
-    """Tell whether the foremost entry of a record is not dead."""
-    return entry.deadline is not None and entry.queued == 1

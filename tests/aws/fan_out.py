@@ -83,7 +83,7 @@ def _cut(scene: Scene) -> None:
 def _break(member: FanOutStream) -> None:
     """Have a connection end without a word, as a network does it."""
     for link in list(member.reader._links.values()):
-        if link.pushed is not None:
+        if link.has_brought and isinstance(link.pushed.connection, socket.socket):
             link.pushed.connection.shutdown(socket.SHUT_RDWR)
 
 

@@ -5,7 +5,8 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Final
 
 from kinesis_spout.kinesis.calls import translated
-from kinesis_spout.kinesis.read.reply_getter import RecordsForm, call_get_records
+from kinesis_spout.kinesis.io_thread import IO
+from kinesis_spout.kinesis.read.reply_getter import RecordsForm, get_records
 from kinesis_spout.model.errors import Throttled
 from tests.aws.check import Check, check
 from tests.aws.scene import Scene, expect
@@ -25,7 +26,7 @@ def _read_throttle(scene: Scene) -> None:
     def is_throttled(_: int) -> bool:
         try:
             with translated("GetRecords"):
-                call_get_records(
+                call = get_records(
                     scene.client,
                     iterator,
                     1,
@@ -33,6 +34,7 @@ def _read_throttle(scene: Scene) -> None:
                     stream=scene.stream,
                     shard_id=shard_id,
                 )
+                IO.run(call)
         except Throttled:
             return True
         return False

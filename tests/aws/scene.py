@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from kinesis_spout.kinesis import KinesisClientSettings, KinesisShardLister, PollingShardGetter
-from kinesis_spout.kinesis.retry_policy import RetryPolicy
+from kinesis_spout.kinesis.retry_policy import CallRetryPolicy
 from kinesis_spout.kinesis.write.put_records import Entry
 from kinesis_spout.kinesis.write.record_putter import put_all
 from kinesis_spout.model.clock import SystemClock
@@ -77,7 +77,7 @@ class Scene:
     def put(self, payloads: Iterable[bytes]) -> None:
         """Put records, each under its number as key; what is throttled is put again."""
         entries = [Entry(str(number), payload) for number, payload in enumerate(payloads)]
-        retry_policy = RetryPolicy(deadline_seconds=PATIENCE_SECONDS, clock=SystemClock())
+        retry_policy = CallRetryPolicy(deadline_seconds=PATIENCE_SECONDS, clock=SystemClock())
         put_all(self.client, self.stream, entries, retry_policy)
 
     def put_numbered(self, name: str, count: int) -> list[bytes]:

@@ -1,5 +1,8 @@
 """What every dead letter sink keeps to: the in-memory fake, local and remote files, S3, and a Kinesis stream."""
 
+import signal
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -11,7 +14,7 @@ from kinesis_spout.dead_letters.kinesis_stream import KinesisStreamSink
 from kinesis_spout.dead_letters.remote_files import RemoteFilesSink
 from kinesis_spout.dead_letters.s3 import S3Sink
 from kinesis_spout.kinesis.client_settings import KinesisClientSettings
-from kinesis_spout.kinesis.retry_policy import RetryPolicy
+from kinesis_spout.kinesis.retry_policy import CallRetryPolicy
 from kinesis_spout.operations.dead_letters import MarkingSink
 from kinesis_spout.ports import DeadLetterSink
 from kinesis_spout.testing import InMemoryDeadLetterSink, ManualClock
@@ -42,7 +45,7 @@ def kinesis() -> Iterator[Open]:
     with mock_aws():
         client = KinesisClientSettings(region="eu-west-1").create()
         client.create_stream(StreamName="dead", ShardCount=1)
-        yield lambda: KinesisStreamSink(client, "dead", retry_policy=RetryPolicy(clock=ManualClock()))
+        yield lambda: KinesisStreamSink(client, "dead", retry_policy=CallRetryPolicy(clock=ManualClock()))
         client.close()
 
 
@@ -153,3 +156,26 @@ def test_closing_twice_does_no_harm_and_keeps_what_was_written(open_sink: Open) 
     sink.close()
     sink.close()
     assert list(open_sink().read()) == [letter(1)]
+
+
+WRITE_AND_BE_KILLED = """
+import os, signal, sys
+from kinesis_spout.dead_letters.json_lines import JsonLinesSink
+from kinesis_spout.dead_letters.remote_files import RemoteFilesSink
+from tests.support.consumer.letters import letter
+
+sink = JsonLinesSink(sys.argv[2]) if sys.argv[1] == "json_lines" else RemoteFilesSink("file://" + sys.argv[2])
+sink.write([letter(1), letter(2)])
+sink.mark_redriven([letter(1)])
+sink.write([letter(3)])
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+@pytest.mark.parametrize("kind", ["json_lines", "remote_files"])
+def test_letters_and_marks_survive_a_kill_right_after_the_write_returned(tmp_path: Path, kind: str) -> None:
+    arguments = [sys.executable, "-c", WRITE_AND_BE_KILLED, kind, str(tmp_path)]
+    killed = subprocess.run(arguments, check=False, timeout=60)
+    assert killed.returncode == -signal.SIGKILL
+    sink = JsonLinesSink(tmp_path) if kind == "json_lines" else RemoteFilesSink(tmp_path.as_uri())
+    assert list(sink.read()) == [letter(2), letter(3)]

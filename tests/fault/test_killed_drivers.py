@@ -16,14 +16,13 @@ from pyspark.sql import SparkSession
 from tests.support.kinesis.endpoints import REPOSITORY
 from tests.support.spark.micro_batch_driver import slow_and_failing
 from tests.support.spark.micro_batch_world import MakeWorld, MicroBatchWorld, logging_handler
-from tests.support.waiting import wait_until
+from tests.support.waiting import STARTING_SECONDS, wait_until
 
 pytestmark = [pytest.mark.no_second_run, pytest.mark.spark, pytest.mark.zookeeper, pytest.mark.endpoint]
 
 LIVES = ("spark", "no-spark", "no-spark", "no-spark")
 """One with a JVM and its workers; the others start faster."""
 RECORDS_PER_LIFE = 300
-START_SECONDS = 240.0
 
 
 @contextmanager
@@ -76,7 +75,7 @@ def test_nothing_is_lost_when_drivers_are_killed_at_random_moments(
             wait_until(
                 lambda: process.poll() is not None or len(set(world.log.payloads())) >= enough,  # noqa: B023
                 f"{enough} records are handled (seed {seed})",
-                seconds=START_SECONDS,
+                seconds=STARTING_SECONDS,
             )
             assert process.poll() is None, (tmp_path / "driver.log").read_text()[-3_000:]
 

@@ -10,12 +10,9 @@ import pytest
 from tests.support.kinesis.endpoints import REPOSITORY
 from tests.support.spark.long_task_driver import KILLER
 from tests.support.spark.micro_batch_world import MakeWorld
-from tests.support.waiting import wait_until
+from tests.support.waiting import STARTING_SECONDS, wait_until
 
 pytestmark = [pytest.mark.no_second_run, pytest.mark.spark, pytest.mark.zookeeper, pytest.mark.endpoint]
-
-PATIENCE_SECONDS = 120.0
-"""A busy machine takes a minute to start a driver."""
 
 
 @pytest.mark.timeout(600)
@@ -42,12 +39,12 @@ def test_the_next_attempt_of_a_long_task_blames_the_record_that_ended_the_first(
                 wait_until(
                     lambda: payload in world.log.payloads(),  # noqa: B023
                     f"{payload} is handled; see {log.name}",
-                    seconds=PATIENCE_SECONDS,
+                    seconds=STARTING_SECONDS,
                 )
-            wait_until(world.dead_letters, "it is given up", seconds=PATIENCE_SECONDS)
+            wait_until(world.dead_letters, "it is given up", seconds=STARTING_SECONDS)
             more = [f"s{number}" for number in range(20)]
             world.put(more)
-            output, _ = driver.communicate(b"", timeout=PATIENCE_SECONDS)
+            output, _ = driver.communicate(b"", timeout=STARTING_SECONDS)
         finally:
             driver.kill()
 

@@ -17,7 +17,7 @@ from tests.support.spark.cluster import APPLICATION_SETTINGS, SparkWorker, spark
 from tests.support.spark.cluster_driver import DOORS, Job
 from tests.support.spark.micro_batch_world import MakeWorld, MicroBatchWorld
 from tests.support.spark.structured_queries import source_options
-from tests.support.waiting import wait_until
+from tests.support.waiting import STARTING_SECONDS, wait_until
 
 pytestmark = [
     pytest.mark.second_environment,
@@ -30,8 +30,6 @@ pytestmark = [
 RECORDS_AT_ONCE = 20
 ENOUGH = 5
 """An executor that has handled so many records of each door works for all of them."""
-PATIENCE_SECONDS = 240.0
-"""A busy machine takes a minute to start a driver and its executors."""
 ADDED_ON_DEMAND = {
     "spark.dynamicAllocation.enabled": "true",
     "spark.dynamicAllocation.minExecutors": "1",
@@ -119,7 +117,7 @@ class Application:
         wait_until(
             lambda: condition() or self._process.poll() is not None,
             f"{what}; see {self._log}",
-            seconds=PATIENCE_SECONDS,
+            seconds=STARTING_SECONDS,
             every_seconds=0.2,
         )
         assert condition(), f"the driver ended before {what}:\n{self._log.read_text()[-5_000:]}"

@@ -35,7 +35,7 @@ from tests.support.storm.faulty_topology import (
 )
 from tests.support.storm.shipped_tallies import Tally, make_archive, tallies
 from tests.support.storm.topology_driver import CONTRADICTED, Job
-from tests.support.waiting import wait_until
+from tests.support.waiting import STARTING_SECONDS, wait_until
 from tests.support.zookeeper.proxy import ZooKeeperProxy
 
 pytestmark = [
@@ -46,8 +46,6 @@ pytestmark = [
     pytest.mark.timeout(900),
 ]
 
-PATIENCE_SECONDS = 240.0
-"""A busy machine takes a minute to start a driver."""
 NEVER = 3_600.0
 
 
@@ -87,7 +85,7 @@ def is_gone(pid: int) -> bool:
 
 
 def until(condition: Callable[[], bool], what: str) -> None:
-    wait_until(condition, what, seconds=PATIENCE_SECONDS, every_seconds=0.1)
+    wait_until(condition, what, seconds=STARTING_SECONDS, every_seconds=0.1)
 
 
 # Workers

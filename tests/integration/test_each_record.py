@@ -14,9 +14,8 @@ from pyspark.sql import DataFrame, SparkSession
 
 from kinesis_spout import Reject, RetryLater
 from kinesis_spout.dead_letters.json_lines import JsonLinesSink
-from kinesis_spout.model.dead_letter import DeadLetter
 from kinesis_spout.model.errors import InvalidConfig
-from kinesis_spout.model.record import Record
+from kinesis_spout.model.record import DeadLetter, Record
 from kinesis_spout.spark.record_outcomes import RecordOutcomes, TooManyFailures, each_record
 from kinesis_spout.testing import ManualClock
 from tests.support.spark.micro_batch_world import DeliveryLog, logging_handler

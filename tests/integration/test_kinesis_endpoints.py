@@ -15,7 +15,7 @@ from kinesis_spout.kinesis import (
 )
 from kinesis_spout.kinesis.aggregated_record import take_apart
 from kinesis_spout.kinesis.calls import RAW_BODY
-from kinesis_spout.kinesis.retry_policy import RetryPolicy
+from kinesis_spout.kinesis.retry_policy import CallRetryPolicy
 from kinesis_spout.kinesis.write.hash_key_ranges import hash_key
 from kinesis_spout.kinesis.write.put_records import Entry
 from kinesis_spout.kinesis.write.record_putter import RecordPutter
@@ -71,8 +71,8 @@ def test_large_and_small_records_arrive_whole_through_the_buffer(kinesis_endpoin
         getter = buffered_shard(_getter(client, stream), prefetcher, max_records=50)
 
         def has_all() -> bool:
-            while (record := getter.poll()) is not None:
-                polled.append(record)
+            while (emitted := getter.poll()) is not None:
+                polled.append(emitted[0])
             return len(polled) == len(payloads)
 
         wait_until(has_all, f"{len(payloads)} records")
@@ -161,7 +161,7 @@ def test_aggregates_that_a_split_and_a_merge_overtake_lose_no_record(
         client,
         stream,
         aggregate_bytes=51_200,
-        retry_policy=RetryPolicy(deadline_seconds=30, clock=SystemClock()),
+        retry_policy=CallRetryPolicy(deadline_seconds=30, clock=SystemClock()),
     )
 
     def add(first: int, last: int) -> None:

@@ -418,13 +418,13 @@ def test_a_handler_that_hangs_is_timed_out(spark: SparkSession, make_world: Make
         if payload == "hangs":
             threading.Event().wait()
 
-    spout = world.spout(retry_limit=0, message_timeout_seconds=20.0)
+    spout = world.spout(retry_limit=0, message_timeout_seconds=10.0)
     with spout.foreach_record(spark, logging_handler(world.log, act)) as query:
         query.processAllAvailable()
         assert query.counters.timed_out >= 1
 
     (letter,) = world.dead_letters()
-    assert (letter.data, letter.error) == (b"hangs", "timed out after 20 s")
+    assert (letter.data, letter.error) == (b"hangs", "timed out after 10 s")
 
 
 def test_a_handler_that_cannot_be_loaded_on_the_executors_ends_the_query(
@@ -691,7 +691,7 @@ def test_a_handler_that_hangs_in_a_task_that_stays_is_timed_out_alone(
         if payload == "hangs":
             threading.Event().wait()
 
-    spout = world.spout(retry_limit=0, message_timeout_seconds=20.0)
+    spout = world.spout(retry_limit=0, message_timeout_seconds=10.0)
     with spout.foreach_record(spark, logging_handler(world.log, act)) as query:
         runner = query._engines[0]._running._runner
         assert isinstance(runner, LongTaskRunner)
@@ -709,5 +709,5 @@ def test_a_handler_that_hangs_in_a_task_that_stays_is_timed_out_alone(
         assert query.counters.timed_out == 1
 
     (letter,) = world.dead_letters()
-    assert (letter.data, letter.error) == (b"hangs", "timed out after 20 s")
+    assert (letter.data, letter.error) == (b"hangs", "timed out after 10 s")
     assert set(world.log.counts().values()) == {1}

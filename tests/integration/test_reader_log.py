@@ -11,9 +11,9 @@ import pytest
 
 from tests.support.kinesis.endpoints import KinesisEndpoint
 from tests.support.spark.structured_queries import source_options
+from tests.support.waiting import STARTING_SECONDS
 
 REPOSITORY = Path(__file__).parents[2]
-PATIENCE_SECONDS = 500
 
 pytestmark = [pytest.mark.spark, pytest.mark.endpoint]
 
@@ -46,7 +46,7 @@ def test_a_readers_lines_have_time_level_and_name(moto_server: KinesisEndpoint, 
         cwd=tmp_path,
         capture_output=True,
         text=True,
-        timeout=PATIENCE_SECONDS,
+        timeout=STARTING_SECONDS,
         check=False,
     )
     text = done.stderr

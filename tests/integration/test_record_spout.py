@@ -10,9 +10,9 @@ import pytest
 
 from kinesis_spout.consumer.open_ports import open_ports
 from kinesis_spout.dead_letters.sink_url import open_sink
-from kinesis_spout.model.dead_letter import DeadLetter
 from kinesis_spout.model.errors import InvalidConfig, StoreUnavailable
 from kinesis_spout.model.handler import Reject
+from kinesis_spout.model.record import DeadLetter
 from kinesis_spout.plain.record_spout import RecordSpout
 from kinesis_spout.zookeeper import EmbeddedZooKeeper
 from kinesis_spout.zookeeper import backend as zookeeper_settings
@@ -70,7 +70,7 @@ class Run:
                         return True
                 return until()
 
-            wait_until(step, "the records", seconds=240)
+            wait_until(step, "the records")
             wait_until(lambda: spout.last_error is None, "what failed for a moment to work again")
 
     def letters(self) -> list[DeadLetter]:

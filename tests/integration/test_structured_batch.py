@@ -17,7 +17,7 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from tests.support.kinesis.endpoints import FILLS_CHILDREN, KEEPS_CLOSED, SHARD_END, KinesisEndpoint
+from tests.support.kinesis.endpoints import FILLS_CHILDREN, KEEPS_CLOSED, SERVERS, SHARD_END, KinesisEndpoint
 from tests.support.kinesis.streams_under_test import FIRST_SHARD, EndpointStream
 
 pytestmark = [
@@ -29,7 +29,7 @@ pytestmark = [
 ]
 
 
-@pytest.fixture(params=["moto_server", "kinesis_local"])
+@pytest.fixture(params=SERVERS)
 def endpoint(request: pytest.FixtureRequest) -> KinesisEndpoint:
     given: KinesisEndpoint = request.getfixturevalue(request.param)
     return given

@@ -19,14 +19,13 @@ from kinesis_spout.dead_letters.json_lines import JsonLinesSink
 from kinesis_spout.kinesis.aggregated_record import UserRecord, take_apart
 from kinesis_spout.kinesis.lister import KinesisShardLister
 from kinesis_spout.kinesis.write.hash_key_ranges import HashKeyRanges, hash_key
-from tests.support.kinesis.endpoints import KinesisEndpoint
+from tests.support.kinesis.endpoints import SERVERS, KinesisEndpoint
+from tests.support.waiting import STARTING_SECONDS
 
 pytestmark = [pytest.mark.spark, pytest.mark.endpoint]
 
-TRIGGER_SECONDS = 240
 
-
-@pytest.fixture(params=["moto_server", "kinesis_local"])
+@pytest.fixture(params=SERVERS)
 def endpoint(request: pytest.FixtureRequest) -> KinesisEndpoint:
     found: KinesisEndpoint = request.getfixturevalue(request.param)
     return found
@@ -293,7 +292,7 @@ class Feed:
 
     def run(self) -> StreamingQuery:
         query = self.writer(self.rows()).start()
-        assert query.awaitTermination(TRIGGER_SECONDS), "the query should end by itself"
+        assert query.awaitTermination(STARTING_SECONDS), "the query should end by itself"
         return query
 
 
@@ -331,4 +330,4 @@ def test_a_query_with_complete_output_is_refused(
     totals = feed.rows().groupBy("partitionKey").agg({"data": "max"}).withColumnRenamed("max(data)", "data")
     query = feed.writer(totals).outputMode("complete").start()
     with pytest.raises(StreamingQueryException, match="mode: expected append, got overwrite"):
-        query.awaitTermination(TRIGGER_SECONDS)
+        query.awaitTermination(STARTING_SECONDS)

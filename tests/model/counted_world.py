@@ -14,8 +14,7 @@ from typing import Any, Final
 
 from kinesis_spout import Reject
 from kinesis_spout.kinesis.aggregated_record import UserRecord
-from kinesis_spout.model.dead_letter import DeadLetter
-from kinesis_spout.model.record import Record
+from kinesis_spout.model.record import DeadLetter, Record
 from kinesis_spout.testing import (
     InMemoryDeadLetterSink,
     InMemoryZooKeeper,

@@ -23,6 +23,7 @@ from shard_state import (
     StateManager,
 )
 from shard_state.checkpoint.checkpoint import next_ownership
+from tests.support.core.reading import may_read
 
 COMMIT_SECONDS = 1.0
 Taken = tuple[str, SequenceNumber, str, int]
@@ -132,7 +133,9 @@ class _Member:
 
     def fresh(self, shard_id: str, now: float) -> Taken | None:
         records = self.records[shard_id]
-        while self.read[shard_id] < len(records) and self.manager.may_read(shard_id, now):
+        if self.manager.blame.is_slowed and not self.manager.blame.allowance(now):
+            return None
+        while self.read[shard_id] < len(records) and may_read(self.manager, shard_id):
             sequence, key = records[self.read[shard_id]]
             self.read[shard_id] += 1
             emission = self.manager.emit(shard_id, sequence, key, now)

@@ -27,7 +27,7 @@ from shard_state.checkpoint.hole_map import within
 from shard_state.sequence_number import WHOLE
 
 
-class Verdict(Enum):
+class TreeVerdict(Enum):
     """What the handler does with a record."""
 
     ACK = auto()
@@ -224,7 +224,7 @@ def deliver_slice(
     records: list[StoredRecord],
     closed: bool,
     order: Order,
-    verdict: Callable[[StoredRecord, int], Verdict],
+    verdict: Callable[[StoredRecord, int], TreeVerdict],
     on_delivery: Callable[[StoredRecord, Collection[SequenceNumber]], None],
 ) -> Delivered:
     """Do what an executor does with a slice.
@@ -260,7 +260,7 @@ def deliver_slice(
             continue
         attempt = attempts.get(record.sequence, 0)
         held = (order is Order.SHARD and stopped) or (order is Order.KEY and record.key in blocked)
-        said = Verdict.ACK
+        said = TreeVerdict.ACK
         if not held:
             attempt += 1
             delivered += 1
@@ -269,7 +269,7 @@ def deliver_slice(
                 killed_by = record
                 break
             said = verdict(record, attempt)
-            if said is Verdict.ACK:
+            if said is TreeVerdict.ACK:
                 acked.append(record)
                 continue
             failed.append(record)
@@ -282,7 +282,7 @@ def deliver_slice(
                 sequence=record.sequence,
                 previous=previous,
                 attempt=attempt,
-                fate=fate_of(held=held, rejected=said is Verdict.REJECT),
+                fate=fate_of(held=held, rejected=said is TreeVerdict.REJECT),
                 partition_key=record.key,
             )
         )

@@ -13,8 +13,6 @@ from tests.fuzz_replies import check_replies
 pytestmark = pytest.mark.no_second_run
 
 
-# Calls are broken off in the middle, thousands of times; what they held is left to the collector.
-@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 def test_any_status_header_and_body_to_any_operation_is_tried_again(
     caplog: pytest.LogCaptureFixture,
 ) -> None:

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from kinesis_spout.recipes.coalescing.line import TABLE, Answer, Event, State, Step
-from kinesis_spout.recipes.coalescing.lines import Ended, Lines
+from kinesis_spout.recipes.coalescing.lines import Ended, KeyLines
 
 pytestmark = pytest.mark.no_second_run
 
@@ -53,7 +53,7 @@ class CoalescingLines(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.lines = Lines(LEASE_SECONDS)
+        self.lines = KeyLines(LEASE_SECONDS)
         self.now = 0.0
         self.keys: dict[str, _ModelKey] = {}
         self.payload = 0

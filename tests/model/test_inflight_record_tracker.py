@@ -22,7 +22,6 @@ from shard_state import (
 )
 from shard_state.checkpoint.hole_map import within
 from shard_state.tracker.record_life import TRANSITIONS
-from shard_state.tracker.run import Run
 from shard_state.tracker.span import Carved
 
 pytestmark = pytest.mark.no_second_run
@@ -39,8 +38,6 @@ class Read:
     attempts: int
     slice_first: SequenceNumber | None = None
     """The unsettled slice it belongs to."""
-    run: tuple[Run, int] | None = None
-    """The run that it is an open record of, and its index there."""
 
 
 class TrackerMachine(RuleBasedStateMachine):
@@ -146,37 +143,7 @@ class TrackerMachine(RuleBasedStateMachine):
         for record in taken:
             self.read[record] = Read(IN_FLIGHT, 1, slice_first=taken[0])
 
-    @precondition(lambda self: self.ahead)
-    @rule(count=st.integers(1, 8))
-    def emit_run(self, count: int) -> None:
-        taken = self.ahead[:count]
-        self.meet_anchor(taken[0])
-        run = Run(len(taken), taken.__getitem__)
-        self.tracker.emitted_run(run)
-        for index, record in enumerate(taken):
-            self.read[record] = Read(IN_FLIGHT, 1, run=(run, index))
-
     # Outcomes
-
-    @precondition(lambda self: any(read.run for read in self.read.values()))
-    @rule(data=st.data())
-    def ack_in_run(self, data: st.DataObject) -> None:
-        run, _ = data.draw(st.sampled_from([read.run for read in self.read.values() if read.run]))
-        reads = [read for read in self.read.values() if read.run and read.run[0] is run]
-        assert run.open_records() == [read.run[1] for read in reads if read.run]
-        acked = data.draw(st.lists(st.sampled_from(reads), min_size=1, unique_by=id))
-        self.tracker.acked_in_run(run, [read.run[1] for read in acked if read.run])
-        for read in acked:
-            read.state, read.run = FINISHED, None
-        assert run.open == len(reads) - len(acked)
-
-    @precondition(lambda self: any(read.run for read in self.read.values()))
-    @rule(data=st.data())
-    def single_out(self, data: st.DataObject) -> None:
-        read = data.draw(st.sampled_from([read for read in self.read.values() if read.run]))
-        assert read.run is not None
-        self.tracker.single_out(*read.run)
-        read.run = None
 
     @precondition(lambda self: any(read.slice_first for read in self.read.values()))
     @rule(data=st.data())
@@ -215,10 +182,15 @@ class TrackerMachine(RuleBasedStateMachine):
             read.slice_first
             and sum(other.slice_first == read.slice_first for other in self.read.values()) == 1
         )
-        is_together = read.run or (read.slice_first and not slice_of_one)
+        is_together = read.slice_first and not slice_of_one
         expected = read.state if is_together else TRANSITIONS[read.state, event]
         written_out = event is RecordEvent.ACK and data.draw(st.booleans())
-        changed = self.tracker.acked(record) if written_out else self.tracker.apply(record, event)
+        if written_out:
+            attempts = self.tracker.acked(record)
+            changed = attempts is not None
+            assert not changed or attempts == read.attempts
+        else:
+            changed = self.tracker.apply(record, event)
         assert changed == (expected is not read.state)
         if expected is read.state:
             return
@@ -271,11 +243,11 @@ class TrackerMachine(RuleBasedStateMachine):
         assert self.tracker.exhausted == states.count(EXHAUSTED)
         assert self.tracker.unresolved == len(states) - states.count(FINISHED)
         for record, read in self.read.items():
-            alone = read.state is not FINISHED and not read.slice_first and not read.run
+            alone = read.state is not FINISHED and not read.slice_first
             if alone:
                 assert self.tracker.state(record) is read.state
                 assert self.tracker.attempts(record) == read.attempts
-            elif read.state is FINISHED or read.run:
+            elif read.state is FINISHED:
                 assert self.tracker.state(record) is None
 
     @invariant()
@@ -311,12 +283,10 @@ class TrackerMachine(RuleBasedStateMachine):
         spans, previous = 0, None
         for record, read in self.read.items():
             if record > self.tracker.base:
-                together = read.slice_first or (read.run and read.run[0])
-                mark = read.state if read.state is FINISHED else (together or record)
+                mark = read.state if read.state is FINISHED else (read.slice_first or record)
                 spans += mark != previous
                 previous = mark
-        unfinished = len(self.tracker._unresolved) + len(self.tracker._in_runs)
-        assert unfinished + self.tracker.holes_read == spans
+        assert len(self.tracker._unresolved) + self.tracker.holes_read == spans
 
     @invariant()
     def the_anchor_is_the_nearest_record_that_is_known(self) -> None:

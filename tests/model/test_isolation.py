@@ -23,7 +23,7 @@ from shard_state import (
 )
 from shard_state.local_shard.shard_slices import ShardSlices
 from shard_state.slices.isolation import Isolation
-from tests.model.stream_in_memory import LinesOfRecords, StoredRecord, Verdict, all_held, deliver_slice
+from tests.model.stream_in_memory import LinesOfRecords, StoredRecord, TreeVerdict, all_held, deliver_slice
 
 pytestmark = pytest.mark.no_second_run
 
@@ -148,10 +148,10 @@ class PoisonedShardMachine(RuleBasedStateMachine):
         """Run what is planned: what must be alone, alone."""
         plan = data.draw(st.sampled_from(self.out))
         together = [plan] if plan.alone else [other for other in self.out if not other.alone]
-        verdicts = st.sampled_from((Verdict.ACK, Verdict.FAIL))
+        verdicts = st.sampled_from((TreeVerdict.ACK, TreeVerdict.FAIL))
         self.run_job(together, lambda: data.draw(verdicts))
 
-    def run_job(self, plans: list[SlicePlan], verdict: Callable[[], Verdict]) -> None:
+    def run_job(self, plans: list[SlicePlan], verdict: Callable[[], TreeVerdict]) -> None:
         self.out = [plan for plan in self.out if plan not in plans]
         ran = [
             (
@@ -230,7 +230,7 @@ class PoisonedShardMachine(RuleBasedStateMachine):
             while self.out:
                 first = self.out[0]
                 self.run_job(
-                    [first] if first.alone else [p for p in self.out if not p.alone], lambda: Verdict.ACK
+                    [first] if first.alone else [p for p in self.out if not p.alone], lambda: TreeVerdict.ACK
                 )
             self.write_the_dead_letters()
             if all(record.finished for record in self.records):

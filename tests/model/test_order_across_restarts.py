@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from shard_state import Order
 from tests.model.shell_model import ShellModel
-from tests.model.stream_in_memory import StoredRecord, Verdict
+from tests.model.stream_in_memory import StoredRecord, TreeVerdict
 from tests.model.test_state_manager_by_record import RecordShell
 from tests.model.test_state_manager_by_slice import SliceShell
 
@@ -81,9 +81,9 @@ def test_slice_by_slice(order: Order, keys: list[str | None], seed: int) -> None
     random, shell = Random(seed), SliceShell()
     begun(shell, order, keys)
 
-    def verdict(record: StoredRecord, attempt: int) -> Verdict:
+    def verdict(record: StoredRecord, attempt: int) -> TreeVerdict:
         del record, attempt
-        return random.choice((Verdict.ACK, Verdict.FAIL, Verdict.FAIL, Verdict.REJECT))
+        return random.choice((TreeVerdict.ACK, TreeVerdict.FAIL, TreeVerdict.FAIL, TreeVerdict.REJECT))
 
     for _ in range(STEPS):
         shell.now += random.choice((0, 0, 5))

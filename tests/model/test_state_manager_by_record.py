@@ -5,7 +5,6 @@ has what else happens.
 """
 
 from collections.abc import Callable
-from itertools import takewhile
 
 import pytest
 from hypothesis import settings
@@ -23,9 +22,9 @@ from shard_state import (
     ShardPhase,
 )
 from shard_state.sequence_number import WHOLE
-from shard_state.tracker.run import Run
 from tests.model.shell_model import ShellModel
 from tests.model.stream_in_memory import StoredRecord, fate_of
+from tests.support.core.reading import may_read
 
 pytestmark = pytest.mark.no_second_run
 
@@ -88,9 +87,10 @@ class RecordShell(ShellModel):
 
     def serve(self, shard_id: str) -> bool:
         """Deliver a record of a shard, if there is one; while deliveries are slow, the only one for a while."""
-        allowed = not self.manager.blame.is_slowed or self.manager.blame.allowance(self.now)
+        if self.manager.blame.is_slowed and not self.manager.blame.allowance(self.now):
+            assert self.manager.take_retry(shard_id, self.now) is None
+            return False
         served = self.serve_next(shard_id)
-        assert allowed or not served
         if served and self.manager.blame.is_slowed:
             assert not self.manager.blame.allowance(self.now)
         return served
@@ -100,7 +100,7 @@ class RecordShell(ShellModel):
         if retry is not None:
             self.delivered(self.stream.record(shard_id, retry.sequence), retry.attempt)
             return True
-        while self.manager.may_read(shard_id, self.now):
+        while may_read(self.manager, shard_id):
             ahead = self.ahead(shard_id)
             if not ahead:
                 if not self.stream.shards[shard_id].shard.closed:
@@ -116,36 +116,6 @@ class RecordShell(ShellModel):
                 return True
             assert emission.held or record.finished
         return False
-
-    @precondition(lambda self: self.manager.owned)
-    @rule(data=st.data())
-    def hand_out_a_run(self, data: st.DataObject) -> None:
-        """Hand out what may go together; each record is acked in the run, or stands alone and fails at once."""
-        shard_id = data.draw(st.sampled_from(sorted(self.manager.owned)))
-        state, room = self.manager.shard(shard_id), self.manager.run_room(shard_id, self.now)
-        assert state is not None
-        may_go = takewhile(
-            lambda each: not state.retries.blocks(each.key), self.ahead(shard_id)[: max(0, room)]
-        )
-        records = list(may_go)
-        if not records:
-            return
-        assert not self.manager.blame.is_slowed, "what is paced goes alone"
-        assert not any(state.tracker.was_finished(each.sequence) for each in records)
-        run = Run(len(records), lambda at: records[at].sequence)
-        self.manager.emit_run(shard_id, run)
-        self.reached[shard_id] = records[-1].sequence
-        for record in records:
-            assert state.tracker.attempts(record.sequence) <= 1
-            self.delivered(record, 1)
-        acked = sorted(data.draw(st.sets(st.sampled_from(range(len(records))))))
-        self.manager.ack_in_run(shard_id, run, acked, self.now)
-        for at in acked:
-            records[at].finished = True
-            del self.out[shard_id, records[at].sequence]
-        for at in run.open_records():
-            self.manager.single_out(shard_id, run, at)
-            self.fail_one(Delivery(shard_id, records[at].sequence, 1), rejected=False)
 
     def ahead(self, shard_id: str) -> list[StoredRecord]:
         reached = self.reached.get(shard_id, SHARD_START)

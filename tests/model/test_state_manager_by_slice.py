@@ -25,7 +25,7 @@ from tests.model.shell_model import ShellModel
 from tests.model.stream_in_memory import (
     Delivered,
     StoredRecord,
-    Verdict,
+    TreeVerdict,
     all_held,
     before,
     deliver_slice,
@@ -36,7 +36,7 @@ pytestmark = pytest.mark.no_second_run
 KEYS = st.sampled_from((None, "a", "b"))
 PAGE = 3
 
-VerdictOf = Callable[[StoredRecord, int], Verdict]
+VerdictOf = Callable[[StoredRecord, int], TreeVerdict]
 
 
 class SliceShell(ShellModel):
@@ -159,7 +159,7 @@ class SliceShell(ShellModel):
         if not plans[0].alone:
             others = [plan for plan in self.out if not plan.alone and plan is not plans[0]]
             plans += others[: jobs - 1]
-        verdicts = st.sampled_from((Verdict.ACK, Verdict.ACK, Verdict.FAIL, Verdict.REJECT))
+        verdicts = st.sampled_from((TreeVerdict.ACK, TreeVerdict.ACK, TreeVerdict.FAIL, TreeVerdict.REJECT))
         self.run_job(plans, lambda _record, _attempt: data.draw(verdicts), late=lag)
 
     def run_job(self, plans: list[SlicePlan], verdict: VerdictOf, *, late: bool = False) -> None:
@@ -184,7 +184,7 @@ class SliceShell(ShellModel):
             if current:
                 self.lines.deliver(record, acked)
 
-        def checked(record: StoredRecord, attempt: int) -> Verdict:
+        def checked(record: StoredRecord, attempt: int) -> TreeVerdict:
             if current:
                 self.check_bound(record.sequence)
                 self.check_limit(record.shard_id, record.sequence, attempt)
@@ -307,8 +307,8 @@ class SliceShell(ShellModel):
     def deliver_all(self, fails: Callable[[int], bool]) -> None:
         handled = count()
 
-        def verdict(_record: StoredRecord, _attempt: int) -> Verdict:
-            return Verdict.FAIL if fails(next(handled)) else Verdict.ACK
+        def verdict(_record: StoredRecord, _attempt: int) -> TreeVerdict:
+            return TreeVerdict.FAIL if fails(next(handled)) else TreeVerdict.ACK
 
         self.fetch()
         self.plan()

@@ -5,7 +5,7 @@ import select
 import signal
 from collections.abc import Callable
 
-DEADLINE_SECONDS = 20.0
+from tests.support.waiting import DEADLINE_SECONDS
 
 
 def in_a_fork(act: Callable[[], object]) -> str:

@@ -3,7 +3,9 @@
 import time
 from collections.abc import Callable
 
-DEADLINE_SECONDS = 30.0
+DEADLINE_SECONDS = 30
+STARTING_SECONDS = 120
+"""For what a JVM with Spark does that has to start first, or a driver of its own."""
 
 
 def wait_until(

@@ -16,9 +16,8 @@ from opentelemetry.trace import NonRecordingSpan, SpanContext, SpanKind, StatusC
 from kinesis_spout import KinesisSpout, NotNow, Reject
 from kinesis_spout.kinesis.aggregated_record import UserRecord, aggregate, contents, take_apart
 from kinesis_spout.kinesis.read.user_records import taken_apart
-from kinesis_spout.model.record import Record, TracedRecord
+from kinesis_spout.model.record import Record, TraceContext, TracedRecord
 from kinesis_spout.model.scheme import resolve
-from kinesis_spout.model.trace_context import TraceContext
 from kinesis_spout.spark.concurrency.concurrent_calls import ConcurrentCalls
 from kinesis_spout.spark.concurrency.record_schedule import RecordSchedule, RunRules
 from kinesis_spout.spark.pickled_handler import PickledHandler

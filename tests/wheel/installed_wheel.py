@@ -29,6 +29,7 @@ SOURCES = (
     "kinesis_spout",
     "pyspark_kinesis",
     "pyspark_kinesis_spout",
+    "release",
     "shard_state",
 )
 IMPORT_ALL = """

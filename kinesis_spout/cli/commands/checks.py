@@ -1,4 +1,4 @@
-"""Whether all that is needed is there (``kinesis-spout doctor``), and whether a spout is alive (``health``)."""
+"""``kinesis-spout doctor`` checks what is needed; ``health`` asks whether a spout is alive."""
 
 from pathlib import Path
 from typing import Annotated
@@ -7,10 +7,10 @@ import typer
 
 from kinesis_spout.cli.output import note, print_json, print_labelled, spelled
 from kinesis_spout.cli.shared_options import Json, configured
-from kinesis_spout.operations.applications import UNNAMED
 from kinesis_spout.operations.doctor import Finding, examine, is_healthy
 from kinesis_spout.operations.errors import WrongArguments
-from kinesis_spout.operations.health import ask, look_at
+from kinesis_spout.operations.watch.applications import UNNAMED
+from kinesis_spout.operations.watch.health import ask, look_at
 from kinesis_spout.settings import SpoutConfig
 
 
@@ -18,15 +18,15 @@ from kinesis_spout.settings import SpoutConfig
 def doctor(ctx: typer.Context, config: SpoutConfig, *, json: Json = False) -> None:
     """Check what a consumer or a producer needs, and say what to do about what is missing.
 
-    Versions, Java, ZooKeeper, credentials, the endpoint and its clock, the stream, permissions (by DryRun, where
-    the endpoint knows it), and whether somebody reads each shard of an application that has begun. It starts,
-    changes and puts nothing, and prints no secret: add its output to an issue. Without --stream it only asks
-    whether the endpoint can be reached.
+    Versions, Java, ZooKeeper, credentials, the endpoint, the stream, and permissions (by DryRun, where the
+    endpoint knows it). It starts, changes and puts nothing, and prints no secret: add its output to an
+    issue. Without --stream it only asks whether the endpoint can be reached. `kinesis-spout shards` says whether
+    somebody reads each shard.
 
     It ends with 1 if something that is needed is missing.
     """
     findings: list[Finding] = []
-    for finding in examine(ctx.obj, config, stream=config.stream != UNNAMED, app=config.app != UNNAMED):
+    for finding in examine(ctx.obj, config, stream=config.stream != UNNAMED):
         findings.append(finding)
         if not json:
             print_finding(finding)

@@ -8,7 +8,7 @@ import typer
 from kinesis_spout.cli.output import note, print_json, print_plain, print_table
 from kinesis_spout.cli.shared_options import Json, Streams, Yes, configured, confirm
 from kinesis_spout.model.clock import moment
-from kinesis_spout.model.dead_letter import DeadLetter
+from kinesis_spout.model.record import DeadLetter
 from kinesis_spout.operations.dead_letters import (
     Choice,
     ChosenLetters,

@@ -1,4 +1,4 @@
-"""Where each shard stands, who shares them, and what operators order: ``shards``, ``members``, ``pause``."""
+"""Commands for shards, for the members that share them, and for what operators order: ``pause``, ``audit``."""
 
 from typing import Annotated, Final
 

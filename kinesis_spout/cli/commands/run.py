@@ -11,9 +11,8 @@ import typer
 
 from kinesis_spout.cli.failures import INTERRUPTED
 from kinesis_spout.cli.runs.following import run_query, tell_dead_letters
-from kinesis_spout.cli.runs.goal import Goal
-from kinesis_spout.cli.runs.progress_views import open_view
-from kinesis_spout.cli.runs.snapshot import Reading
+from kinesis_spout.cli.runs.progress_views import Goal, open_view
+from kinesis_spout.cli.runs.snapshot import QuerySnapshots
 from kinesis_spout.cli.runs.spark_session import (
     FailOnDeadLetters,
     JsonLines,
@@ -130,7 +129,7 @@ def run(
     check_ready(ctx.obj, config)
     query, stopped_by = run_query(
         lambda spark: _start(spark, config, kind, function, scheme),
-        Reading,
+        QuerySnapshots,
         spark=running_spark(config.app, master, files, spark_log=spark_log),
         view=open_view(
             goal=Goal.of([config], until_caught_up=until_caught_up),

@@ -1,4 +1,4 @@
-"""What is done with a stream itself: ``kinesis-spout tail``, ``put`` and ``fan-out``."""
+"""Commands for a stream itself: ``kinesis-spout tail``, ``put`` and ``fan-out``."""
 
 import json as json_text
 import sys

@@ -1,19 +1,18 @@
 """``kinesis-spout topology``: explains, draws and runs topologies."""
 
-import contextlib
+import json as json_text
 import signal
+from collections.abc import Collection, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
 from kinesis_spout.cli.failures import INTERRUPTED, BrokenTopology
 from kinesis_spout.cli.output import note, print_json
 from kinesis_spout.cli.runs.following import run_query, tell_dead_letters
-from kinesis_spout.cli.runs.goal import Goal
-from kinesis_spout.cli.runs.progress_file import ProgressFile, newest_counts
-from kinesis_spout.cli.runs.progress_views import open_view
-from kinesis_spout.cli.runs.snapshot import TopologyReading
+from kinesis_spout.cli.runs.progress_views import Goal, open_view
+from kinesis_spout.cli.runs.snapshot import TopologySnapshots
 from kinesis_spout.cli.runs.spark_session import (
     FailOnDeadLetters,
     JsonLines,
@@ -28,12 +27,16 @@ from kinesis_spout.cli.runs.spark_session import (
 from kinesis_spout.cli.runs.users_code import Named, find_topology
 from kinesis_spout.cli.shared_options import Json
 from kinesis_spout.model.errors import InvalidConfig
-from kinesis_spout.operations.errors import WrongArguments
+from kinesis_spout.operations.errors import NotFound, WrongArguments
 from kinesis_spout.operations.world import check_ready
 from kinesis_spout.settings import SpoutConfig
 
 if TYPE_CHECKING:
     from kinesis_spout.storm import Topology
+    from kinesis_spout.storm.running.counts import ComponentCounts
+
+_LOOKED_AT_BYTES: Final = 1 << 20
+"""The part of a file of progress that is read, at its end; a line is a few kilobytes long."""
 
 topology: Final = typer.Typer(
     help="Explain, draw and run topologies: spouts and bolts, acked as whole trees of tuples.",
@@ -76,7 +79,7 @@ def show(
         Path | None,
         typer.Option(
             metavar="FILE",
-            help="What `topology run --progress FILE` writes: its newest counts are shown.",
+            help="What `topology run --json` has printed: its newest counts are shown.",
             show_default=False,
         ),
     ] = None,
@@ -86,7 +89,7 @@ def show(
     With --progress, with what each component has executed, emitted, acked and failed.
     """
     found = find_topology(name)
-    counts = None if progress is None else newest_counts(progress, found.graph.order)
+    counts = None if progress is None else _newest_counts(progress, found.graph.order)
     picture = found.mermaid(counts)
     if output is None:
         typer.echo(picture, nl=False)
@@ -107,14 +110,6 @@ def run(
     name: Annotated[
         str | None, typer.Option(help="The query's name; the topology's unless given.", show_default=False)
     ] = None,
-    progress: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE",
-            help="Append a line of JSON for each micro-batch, for `topology show --progress`.",
-            show_default=False,
-        ),
-    ] = None,
     py_files: PyFiles = None,
     until_caught_up: Annotated[
         bool, typer.Option("--until-caught-up", help="End when all that is in the streams now is finished.")
@@ -132,8 +127,8 @@ def run(
     after Ctrl-C and with 0 after SIGTERM; a second Ctrl-C does not wait. On a cluster, send the module with
     --py-files.
 
-    Next: `topology show --progress FILE` draws the counts; `kinesis-spout shards` and `dead-letters list` for
-    each spout.
+    Next: `topology show --progress FILE` draws the counts that --json has printed; `kinesis-spout shards` and
+    `dead-letters list` for each spout.
     """
     from kinesis_spout.storm.spark.start import check_runnable  # noqa: PLC0415 - slow to import
 
@@ -146,21 +141,19 @@ def run(
     configs = _configs(found)
     for config in configs.values():
         check_ready(ctx.obj, config)
-    with contextlib.nullcontext() if progress is None else ProgressFile(progress) as file:
-        query, stopped_by = run_query(
-            lambda spark: found.run(spark, name=name),
-            TopologyReading,
-            spark=running_spark(name or found.name, master, files, spark_log=spark_log),
-            view=open_view(
-                goal=Goal.of(list(configs.values()), until_caught_up=until_caught_up),
-                json=json,
-                progress=not no_progress,
-                detailed=True,
-                log_level=log_level,
-            ),
-            until_caught_up=until_caught_up,
-            look=lambda query: None if file is None else file.add(query),
-        )
+    query, stopped_by = run_query(
+        lambda spark: found.run(spark, name=name),
+        TopologySnapshots,
+        spark=running_spark(name or found.name, master, files, spark_log=spark_log),
+        view=open_view(
+            goal=Goal.of(list(configs.values()), until_caught_up=until_caught_up),
+            json=json,
+            progress=not no_progress,
+            detailed=True,
+            log_level=log_level,
+        ),
+        until_caught_up=until_caught_up,
+    )
     spouts = {} if query is None else query.spouts
     tell_dead_letters(
         [(configs[spout], each.counters.dead_lettered) for spout, each in spouts.items() if spout in configs],
@@ -178,3 +171,44 @@ def _configs(topology: "Topology") -> dict[str, SpoutConfig]:
         for spout in topology.graph.spouts
         if isinstance(spout.made_of, KinesisSpout)
     }
+
+
+def _newest_counts(path: Path, components: Collection[str]) -> Mapping[str, "ComponentCounts"]:
+    from kinesis_spout.storm.running.counts import ComponentCounts  # noqa: PLC0415 - PySpark is slow
+
+    for line in reversed(_last_lines(path)):
+        try:
+            progress: Any = json_text.loads(line)
+            if not isinstance(progress, dict) or "components" not in progress:
+                continue
+            counts = {name: ComponentCounts.from_told(told) for name, told in progress["components"].items()}
+        except (ValueError, TypeError, AttributeError) as error:
+            raise WrongArguments(
+                f"--progress: expected lines that `topology run --json` has printed, got {path}: {error}"
+            ) from error
+        _check_topology(path, counts, components)
+        return counts
+    raise NotFound(
+        f"{path}: no progress is in it yet; `topology run --json > {path}` adds a line each second"
+    )
+
+
+def _check_topology(path: Path, counts: Collection[str], components: Collection[str]) -> None:
+    others = [name for name in counts if name not in components]
+    if others:
+        raise WrongArguments(
+            f"--progress: expected the progress of this topology ({', '.join(components)}), got {path}, which has "
+            f"{', '.join(others)}"
+        )
+
+
+def _last_lines(path: Path) -> list[bytes]:
+    """The whole lines at the end of the file; the last one can be half written."""
+    try:
+        with path.open("rb") as file:
+            size = file.seek(0, 2)
+            file.seek(max(0, size - _LOOKED_AT_BYTES))
+            lines = file.read().split(b"\n")
+    except OSError as error:
+        raise WrongArguments(f"--progress: expected a file that can be read, got {error}") from error
+    return lines[1 if size > _LOOKED_AT_BYTES else 0 : -1]

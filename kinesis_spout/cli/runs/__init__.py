@@ -1,1 +1,1 @@
-"""What the commands that run something on Spark share: ``run`` and ``topology run``. Begin with ``following``."""
+"""Shared by the commands that run something on Spark, ``run`` and ``topology run``. Begin with ``following``."""

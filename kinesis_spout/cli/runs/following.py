@@ -21,7 +21,7 @@ from kinesis_spout.settings import SpoutConfig
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from kinesis_spout.cli.runs.snapshot import Reading, Snapshot, TopologyReading
+    from kinesis_spout.cli.runs.snapshot import QuerySnapshots, Snapshot, TopologySnapshots
     from kinesis_spout.spark.driver.query import SpoutQuery
     from kinesis_spout.storm.spark.topology_query import TopologyQuery
 
@@ -31,18 +31,17 @@ _LOOK_SECONDS: Final = 0.1
 _REFRESH_SECONDS: Final = 1.0
 _STOPPING_AT_START: Final = b"stopping when the start is done; a second Ctrl-C does not wait\n"
 _LONGEST_PAUSE_SECONDS: Final = 120.0
-"""How long a run that should end when it has caught up stays slowed, before it gives up."""
+"""A run that should end when it has caught up gives up after being slowed for so long."""
 
 
 def run_query(
     start: Callable[["SparkSession"], Q],
-    reading: Callable[[Q], "Reading | TopologyReading"],
+    reading: Callable[[Q], "QuerySnapshots | TopologySnapshots"],
     *,
     spark: AbstractContextManager["SparkSession"],
     view: AbstractContextManager[View],
     until_caught_up: bool,
     ends_by_itself: bool = False,
-    look: Callable[[Q], None] = lambda _query: None,
 ) -> tuple[Q | None, signal.Signals | None]:
     """Start Spark and a query, show its progress until it ends, is caught up, or a signal comes; then stop both.
 
@@ -53,7 +52,6 @@ def run_query(
         view: where it is shown.
         until_caught_up: whether it ends when all that is in the stream at the beginning is finished.
         ends_by_itself: whether the query has an `until`.
-        look: called with the query several times a second, and once when it has ended.
 
     Gives the query, None if a signal came before it; and that signal, or the one that stopped it. Raises what
     ended the query, or kept the last progress from being stored. PausedTooLong: it should end, and
@@ -73,7 +71,6 @@ def run_query(
                 reading(query).take,
                 until_caught_up=until_caught_up,
                 ends_by_itself=ends_by_itself,
-                look=look,
             )
     return query, stop.signal
 
@@ -86,7 +83,6 @@ def _follow(
     *,
     until_caught_up: bool,
     ends_by_itself: bool,
-    look: Callable[[Q], None],
 ) -> None:
     caught_up = _in_background(query.processAllAvailable) if until_caught_up else Future()
     show_at, give_up_at, given_up_for = 0.0, math.inf, None
@@ -100,7 +96,6 @@ def _follow(
                 if now >= give_up_at:
                     given_up_for = trouble_text(trouble)
                     break
-            look(query)
             if now >= show_at:
                 view.show(take("running"))
                 show_at = time.monotonic() + _REFRESH_SECONDS
@@ -109,7 +104,6 @@ def _follow(
                 break
     finally:
         _stop_query(query)
-    look(query)
     last = take("stopped" if query.exception() is None else "failed")
     view.show(replace(last, is_done=True) if caught_up.done() else last)
     _raise_what_ended(query, given_up_for)

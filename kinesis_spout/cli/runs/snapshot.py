@@ -36,16 +36,16 @@ class Snapshot:
     records_per_second: float
     """Deliveries since the snapshot before."""
     lag_millis: int | None = None
-    """How far behind the last shard was at the newest micro-batch; None before the first."""
+    """The lag of the last shard at the newest micro-batch; None before the first."""
     last_error: str | None = None
-    """What is being retried."""
+    """The error that is being retried."""
     paused: str | None = None
     """Why deliveries pause; None while they do not."""
     shards: tuple[ShardStatus, ...] = ()
     assigned: Mapping[str, int] = field(default_factory=dict)
-    """How many shards each living member has by the newest assignment."""
+    """The number of shards of each living member, by the newest assignment."""
     is_done: bool = False
-    """Whether it came up to its end."""
+    """It came up to its end."""
 
     @property
     def in_flight(self) -> int:
@@ -104,7 +104,7 @@ class Snapshot:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopologySnapshot(Snapshot):
-    """What its spouts read, and what each component has done: counts since the start, latencies of ten minutes."""
+    """One moment of a topology: its spouts, and its components with counts since the start."""
 
     spouts: Mapping[str, Snapshot]
     """Those of your own come last."""
@@ -134,7 +134,7 @@ class TopologySnapshot(Snapshot):
         ]
 
 
-class Reading:
+class QuerySnapshots:
     """Takes snapshots of a query. Mutable: rates are over the time since the last one."""
 
     def __init__(self, query: "SpoutQuery") -> None:
@@ -167,11 +167,11 @@ class Reading:
         )
 
 
-class TopologyReading:
+class TopologySnapshots:
     def __init__(self, query: "TopologyQuery") -> None:
         self._query = query
-        self._takes = {name: Reading(spout).take for name, spout in query.spouts.items()}
-        self._takes |= {name: Reading(spout).counted for name, spout in query.own_spouts.items()}  # type: ignore[arg-type]
+        self._takes = {name: QuerySnapshots(spout).take for name, spout in query.spouts.items()}
+        self._takes |= {name: QuerySnapshots(spout).counted for name, spout in query.own_spouts.items()}  # type: ignore[arg-type]
 
     def take(self, state: str) -> TopologySnapshot:
         spouts = {name: take(state) for name, take in self._takes.items()}

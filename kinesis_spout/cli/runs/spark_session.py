@@ -40,14 +40,14 @@ _LONGEST_LOG: Final = 1 << 20
 """Bytes, beyond which a start begins the file anew: each start adds about one kilobyte."""
 _CHUNK: Final = 1 << 16
 _PARTIAL_SECONDS: Final = 0.2
-"""How long the beginning of a line waits for its end."""
+"""The beginning of a line waits so long for its end."""
 _QUIET_SECONDS: Final = 0.1
 _LONGEST_DRAIN_SECONDS: Final = 2.0
 _TOLD_LINES: Final = 20
-"""Of a start that failed, for those who cannot open the file: a container can be gone by then."""
+"""Lines shown of a start that failed, for those who cannot open the file: its container can be gone."""
 
 _FRAMES: Final = ("\tat ", "\t... ")
-"""How the lines of a stack begin, which the file has."""
+"""Beginnings of the lines of a stack, which only the file has."""
 
 _Name = Literal["stdout", "stderr"]
 

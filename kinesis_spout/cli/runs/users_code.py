@@ -1,4 +1,4 @@
-"""What the user names on the command line as ``module:name``: a handler, a topology."""
+"""Finds a user's handler or topology, named on the command line as ``module:name``."""
 
 import importlib
 import inspect

@@ -1,1 +1,1 @@
-"""What may be delivered: how many records a second (``delivery_rate``), and how old (``record_age``)."""
+"""Limits of deliveries: records a second (``delivery_rate``), and their age (``record_age``)."""

@@ -1,4 +1,4 @@
-"""How many deliveries a consumer may make: its own rate, and its part of the application's.
+"""The rate of deliveries that a consumer may make: its own, and its part of the application's.
 
 **Granted, then counted.** A door asks for a grant before it delivers, and reports afterwards how many records
 it delivered under it. Granted deliveries are taken until then; those made count from the time of the grant
@@ -31,9 +31,9 @@ if TYPE_CHECKING:
 _WAITS_SECONDS: Final = 1.0
 """A stream that could ask again and has not for so long has nothing to deliver any more."""
 _NOTICED_SECONDS: Final = 1.0
-"""How much later than this member others can notice a new assignment."""
+"""The time by which others can notice a new assignment later than this member."""
 _LOOK_AGAIN_SECONDS: Final = 0.02
-"""How soon a stream asks again while it is another's turn."""
+"""A stream asks again so soon while it is another's turn."""
 
 
 class Grant(NamedTuple):
@@ -56,12 +56,12 @@ class DeliveryRate:
         self._whole = application
         self._own = None if consumer is None else _window(consumer)
         self._part: RateWindow | None = None
-        """Of the application's rate; None while no shard is this member's."""
+        """Its part of the application's rate; None while no shard is this member's."""
         self._rising: tuple[float, float] | None = None
         """The next size of the part, and when."""
         self._out = 0
         self._assigned: dict[object, tuple[int, int]] = {}
-        """Of each stream: how many shards are this member's, and how many there are."""
+        """By stream: the number of shards that are this member's, and of all."""
         self._waiting: dict[object, float] = {}
         """The waiting streams, in the order of their turns, and when each asked last."""
         self._lock = threading.Lock()
@@ -160,7 +160,7 @@ class DeliveryRate:
         return max(0, min((window.free(now) for window in windows), default=0) - self._out)
 
     def _turns_before(self, stream: object, now: float) -> int:
-        """How many other waiting streams have their turn before this one."""
+        """Count the other waiting streams that have their turn before this one."""
         patience = _WAITS_SECONDS + max((window.seconds for window in self._windows(now)), default=0.0)
         for who, asked_at in list(self._waiting.items()):
             if asked_at < now - patience and who != stream:

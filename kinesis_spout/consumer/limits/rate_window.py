@@ -1,4 +1,4 @@
-"""How much may be done in any span of time: a sliding window, which PyrateLimiter keeps.
+"""A bound of what is done in any span of time: a sliding window, which PyrateLimiter keeps.
 
 The window is one second long and holds the rate of a second. A fractional rate has a longer window: that of
 the next whole number. So in any second there is at most the rate, rounded up, and over time the rate.

@@ -1,4 +1,4 @@
-"""Which records are too old to be delivered, and what becomes of them: `maximum_record_age_seconds`.
+"""Records that are too old to be delivered, and what becomes of them: `maximum_record_age_seconds`.
 
 Kinesis dates a record when it arrives, and that date stays: a record that waits for its retry grows older. A
 record without a date is never too old.
@@ -17,7 +17,7 @@ class RecordAge:
     """Records that arrived before this are too old; seconds since the epoch."""
     maximum_seconds: float
     skips: bool
-    """Whether such a record is skipped; otherwise it is dead-lettered."""
+    """True if such a record is skipped; otherwise it is dead-lettered."""
 
     @classmethod
     def of(cls, config: SpoutConfig, now: float) -> "RecordAge | None":

@@ -10,16 +10,16 @@ from kinesis_spout.consumer.owning.commits import Commits
 from kinesis_spout.consumer.owning.following import Following
 from kinesis_spout.consumer.owning.leading import Leading
 from kinesis_spout.consumer.trouble_reports import TroubleReports, most_frequent
-from kinesis_spout.kinesis.retry_policy import RetryPolicy, Tries, Work
+from kinesis_spout.kinesis.retry_policy import CallRetryPolicy, Tries, Work
 from kinesis_spout.model.errors import KinesisSpoutError
 
 FIRST_SECONDS: Final = 1.0
 CAP_SECONDS: Final = 10.0
 """Between the tries at a chore."""
 LOOK_AROUND_SECONDS: Final = 0.5
-"""How soon a lost session is noticed."""
+"""A lost session is noticed within so long."""
 _LOOK_AT_LEAVING_SECONDS: Final = 0.05
-"""How often to check whether what is in flight of a leaving shard has ended."""
+"""Between two checks whether what is in flight of a leaving shard has ended."""
 
 _log = logging.getLogger(__name__)
 
@@ -46,7 +46,7 @@ class Chores:
         self._resume = resume
         self.since: float | None = None
         """When the round that is under way began; None between two rounds."""
-        retry_policy = RetryPolicy.without_end(state.ports.clock, first=FIRST_SECONDS, cap=CAP_SECONDS)
+        retry_policy = CallRetryPolicy.without_end(state.ports.clock, first=FIRST_SECONDS, cap=CAP_SECONDS)
         self.commit_at = 0.0
         self.to_lead = Tries(retry_policy, "to list and assign the shards", Work.CONSUME)
         self.to_follow = Tries(retry_policy, "to acquire shards", Work.CONSUME)

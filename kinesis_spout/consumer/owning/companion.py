@@ -56,7 +56,7 @@ class Companionship:
             self._companion.committed(attachment.data)
 
     def lose(self, shard_ids: Collection[str]) -> frozenset[str]:
-        """Which shards to drop when these are lost: these, or all."""
+        """Return the shards to drop when these are lost: these, or all."""
         if self._companion is None:
             return frozenset(shard_ids)
         self._companion.lost()

@@ -1,4 +1,4 @@
-"""What the leader of an application's members does: it lists the shards, and assigns them to the members.
+"""The leader of an application's members: it lists the shards, and assigns them to the members.
 
 Every member has a ``Leading``, idle while another member leads. ``AssignmentPlanner`` makes the plan.
 """
@@ -29,14 +29,14 @@ class Leading:
         self._check_stream = check_stream
         self._list_seconds = list_seconds
         self._planner: AssignmentPlanner | None = None
-        """Of the present term."""
+        """The planner of the present term."""
         self._list_at = 0.0
         self._listed: set[str] = set()
         """The shards when the stream was checked last in this term."""
         self._members: list[GroupMember] = []
         """The members of the last plan."""
         self.leads = False
-        """Whether this member led when it was asked last; any thread may read it, and asks nothing."""
+        """True if this member led when it was asked last; any thread may read it, and asks nothing."""
         self.due_at = 0.0
         """When to call ``lead`` again; infinite while another member leads."""
         self._plan_at = 0.0

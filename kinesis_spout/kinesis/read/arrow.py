@@ -1,10 +1,8 @@
 """A page as Arrow columns for Spark, with the names and types that Kinesis sources use there."""
 
 import functools
-import threading
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
-from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -33,10 +31,6 @@ except ImportError:
 
 _EMPTY_BYTES: Final = 512
 """Of a reply up to this size: it has no records, or one, so there are no columns to be quick with."""
-_LARGE_BYTES: Final = 1024 * 1024
-_one_at_a_time: Final = threading.Lock()
-"""Threads that decode large pages in Python at the same time compete for the interpreter and evict each other's
-pages from the caches: eight together need half as much CPU again as one after the other. Natively they do not."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,8 +95,7 @@ class ArrowForm:
         if taken is not None:
             rest = decode_in_python(taken[-1])
             return self._reply(columns_taken(taken), rest, may_have_aggregates=taken[-2])
-        with _one_at_a_time if len(body) >= _LARGE_BYTES else nullcontext():
-            return self.convert(decode_reply(body))
+        return self.convert(decode_in_python(body))
 
     def convert(self, reply: GetRecordsReply) -> ArrowPage:
         if not reply.records:

@@ -1,4 +1,4 @@
-"""Whether a shard is read without a gap, although Kinesis does not say that it has trimmed what should come next.
+"""Notices gaps in the reading of a shard, although Kinesis does not say that it has trimmed what should come next.
 
 For a sequence number that retention has trimmed GetShardIterator gives an iterator without an error, which reads
 from the oldest record left, at times after empty pages that are as far behind the tip as the stream keeps records.
@@ -24,13 +24,13 @@ _UNCERTAIN_SECONDS: Final = 2 * CLOCK_SKEW_SECONDS
 
 
 class Continuity:
-    """What one getter knows of its way through a shard. Mutable."""
+    """One getter's way through a shard. Mutable."""
 
     def __init__(self, position: Position, *, is_unproven: bool = False) -> None:
         self.since = position.since
         """Nothing from here on arrived earlier, in seconds since the epoch; None: nobody knows."""
         self._unproven = position if is_unproven else None
-        """Where reading began anew; None once it is known whether something is missing."""
+        """The position at which reading began anew; None once it is known whether something is missing."""
         self._is_at_horizon = False
         """The position is gone, and nothing came yet."""
 
@@ -49,13 +49,13 @@ class Continuity:
         return Position.trim_horizon() if self._is_at_horizon else position.with_its_record
 
     def limit(self, limit: int) -> int:
-        """How many records to ask for: the one before the position is no part of the page."""
+        """Return the number of records to ask for: the one before the position is no part of the page."""
         position = self._unproven
         is_more = position is not None and position.with_its_record != position
         return min(MAX_RECORDS, limit + is_more)
 
     def is_met_by(self, first: SequenceNumber | None) -> bool:
-        """Whether a reply, which begins with ``first``, leaves no question open."""
+        """Return whether a reply, which begins with ``first``, leaves no question open."""
         if self._unproven is not None and self._unproven.is_met_by(first):
             self._unproven, self._is_at_horizon = None, False
         return self._unproven is None
@@ -114,7 +114,7 @@ class Continuity:
 
     @staticmethod
     def is_near_horizon(behind_seconds: float) -> bool:
-        """Whether what follows a page may be trimmed before it is read."""
+        """Return whether what follows a page may be trimmed before it is read."""
         return behind_seconds > _LEAST_RETENTION_SECONDS - _UNCERTAIN_SECONDS
 
     @staticmethod

@@ -9,16 +9,16 @@ import math
 import random
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 from kinesis_spout.kinesis.calls import expected, stream_arguments, translated
-from kinesis_spout.kinesis.pace import Pace, Pacing
+from kinesis_spout.kinesis.io_thread import IO
+from kinesis_spout.kinesis.pace import Pacing, ReadPace
 from kinesis_spout.kinesis.read.continuity import Continuity
 from kinesis_spout.kinesis.read.page import check_iterator
-from kinesis_spout.kinesis.read.polling.steps import MAY_BLOCK, Pause, Steps
 from kinesis_spout.kinesis.read.read_settings import DEFAULT, ReadSettings
 from kinesis_spout.kinesis.read.reply_getter import (
-    FetchArrow,
     Reply,
     ReplyForm,
     ReplyGetter,
@@ -40,7 +40,7 @@ RENEW_AFTER_SECONDS: Final = 270.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cursor:
-    """How and when to read on in a shard without requesting an iterator. Can be pickled."""
+    """The iterator, pace and time to read on with in a shard. Can be pickled."""
 
     iterator: str | None = None
     """The iterator of the next read; None if one must be requested."""
@@ -48,16 +48,16 @@ class Cursor:
     """Seconds since the epoch."""
     not_before: float = 0.0
     """Seconds since the epoch; the shard's limits allow no earlier read."""
-    pace: Pace | None = None
-    """How fast the shard may be read; None: as the settings say."""
+    pace: ReadPace | None = None
+    """The shard's read limits; None: as the settings say."""
     throttled_to: float = 1.0
     """The part of the pace that throttles have left; see ``Pacing``."""
     is_unproven: bool = False
-    """Whether records can be missing before what the iterator reads first; see ``Continuity``."""
+    """True if records can be missing before what the iterator reads first; see ``Continuity``."""
 
 
 FRESH: Final = Cursor()
-"""Of a shard of which nothing was read."""
+"""The cursor of a shard of which nothing was read."""
 
 
 class PollingShardGetter(ReplyGetter):
@@ -70,7 +70,6 @@ class PollingShardGetter(ReplyGetter):
         hash_keys: the shard's, from ``HashKeys.to_check``; None: user records outside of it are not counted.
         pacing: of the shard, if shared with others that read it; None: a new one.
         cursor: of the getter that came to ``position``.
-        fetch_arrow: makes the calls of ``read_arrow``; None: the client does, here.
     """
 
     def __init__(
@@ -85,7 +84,6 @@ class PollingShardGetter(ReplyGetter):
         hash_keys: HashKeys | None = None,
         pacing: Pacing | None = None,
         cursor: Cursor = FRESH,
-        fetch_arrow: FetchArrow | None = None,
         clock: Clock | None = None,
         jitter: Jitter = random.random,
     ) -> None:
@@ -109,7 +107,6 @@ class PollingShardGetter(ReplyGetter):
             clock=clock,
         )
         self._client = client
-        self._fetch_arrow = fetch_arrow
         self.go_on(cursor)
         self._read_with = FRESH
         """The iterator of the last read."""
@@ -141,12 +138,12 @@ class PollingShardGetter(ReplyGetter):
     def close(self) -> None:
         """Do nothing: iterators expire; see the port."""
 
-    def _ask(self, limit: int, form: ReplyForm[Reply]) -> Steps[Reply]:
+    async def _ask(self, limit: int, form: ReplyForm[Reply]) -> Reply:
         try:
-            iterator = yield from self._current_iterator()
-            reply = yield from self._get_records(iterator, limit, form)
+            iterator = await self._current_iterator()
+            reply = await self._get_records(iterator, limit, form)
         except ITERATOR_REFUSED:
-            reply = yield from self._read_with_fresh_iterator(limit, form)
+            reply = await self._read_with_fresh_iterator(limit, form)
         self._read_with = Cursor(
             iterator=self._iterator,
             iterator_obtained_at=self._iterator_obtained_at,
@@ -164,35 +161,35 @@ class PollingShardGetter(ReplyGetter):
 
     _begin_at_oldest = _begin_anew
 
-    def _drop_connections(self) -> None:
+    async def _drop_connections(self) -> None:
         drop_connections = getattr(self._client.get_records, "drop_connections", None)
         if drop_connections is not None:
-            drop_connections()
+            await drop_connections()
 
-    def _read_with_fresh_iterator(self, limit: int, form: ReplyForm[Reply]) -> Steps[Reply]:
+    async def _read_with_fresh_iterator(self, limit: int, form: ReplyForm[Reply]) -> Reply:
         self._iterator = None
         try:
-            iterator = yield from self._current_iterator()
-            return (yield from self._get_records(iterator, limit, form))
+            iterator = await self._current_iterator()
+            return await self._get_records(iterator, limit, form)
         except ITERATOR_REFUSED as refused:
             self._iterator = None
             failure = Unavailable(f"GetRecords of {self._question} refused a fresh iterator: {refused}")
             self._pacing.failed(self._clock.monotonic(), failure)
             raise failure from refused
 
-    def _current_iterator(self) -> Steps[str]:
+    async def _current_iterator(self) -> str:
         age = self._clock.time() - self._iterator_obtained_at
         if self._iterator is None or not 0 <= age <= RENEW_AFTER_SECONDS:
             self._keep_from(self._position)
             try:
-                self._iterator = yield from self._ask_iterator(self._position)
+                self._iterator = await self._ask_iterator(self._position)
             except DataLoss as error:
                 self._give_up_position(error)
-                self._iterator = yield from self._ask_iterator(self._position)
+                self._iterator = await self._ask_iterator(self._position)
             self._iterator_obtained_at = self._clock.time()
         return self._iterator
 
-    def _ask_iterator(self, start: Position) -> Steps[str]:
+    async def _ask_iterator(self, start: Position) -> str:
         position = self._continuity.begins(start)
         arguments: dict[str, Any] = {
             **stream_arguments(self._stream),
@@ -205,10 +202,9 @@ class PollingShardGetter(ReplyGetter):
             # Arrivals are whole milliseconds: a finer start would skip what arrived in the same millisecond.
             arguments["Timestamp"] = math.floor(position.timestamp * 1000) / 1000
         call = f"GetShardIterator of {self._question} at {position}"
-        yield MAY_BLOCK
         try:
             with translated(call):
-                reply: Any = self._client.get_shard_iterator(**arguments)
+                reply: Any = await IO.in_thread(partial(self._client.get_shard_iterator, **arguments))
                 iterator = expected(reply, "ShardIterator", call, str)
                 check_iterator(iterator)
         except DataLoss as error:
@@ -217,31 +213,27 @@ class PollingShardGetter(ReplyGetter):
                 self._pacing.failed(self._clock.monotonic(), refused)
             raise refused from error
         except KinesisError as error:
-            yield from self._raise(error)
+            await self._raise(error)
         return iterator
 
-    def _get_records(self, iterator: str, limit: int, form: ReplyForm[Reply]) -> Steps[Reply]:
+    async def _get_records(self, iterator: str, limit: int, form: ReplyForm[Reply]) -> Reply:
         clock, pacing, limit = self._clock, self._pacing, self._continuity.limit(limit)
         while (started := pacing.take_turn(now := clock.monotonic())) > now:
-            yield Pause(started)
+            await clock.pause(started - now)
         self._seen_at = clock.time()
         try:
-            if self._fetch_arrow is not None and form is self._arrow:
-                yield MAY_BLOCK
-                reply: Reply = self._fetch_arrow(iterator, limit, form)
-            else:
-                reply = yield from get_records(
-                    self._client, iterator, limit, form, stream=self._stream, shard_id=self._shard_id
-                )
+            reply: Reply = await get_records(
+                self._client, iterator, limit, form, stream=self._stream, shard_id=self._shard_id
+            )
         except ITERATOR_REFUSED:
             raise
         except KinesisError as error:
-            yield from self._raise(error)
+            await self._raise(error)
         pacing.succeeded(started, reply.size_bytes)
         return reply
 
-    def _raise(self, error: KinesisError) -> Steps[NoReturn]:
-        verified = yield from self._verified(error)
+    async def _raise(self, error: KinesisError) -> NoReturn:
+        verified = await self._verified(error)
         self._note(verified)
         if verified is error:
             raise error

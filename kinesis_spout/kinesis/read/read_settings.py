@@ -1,9 +1,9 @@
-"""How shards are read, by any reader."""
+"""Settings of every reader of shards."""
 
 from dataclasses import dataclass, replace
 from typing import Final, Self
 
-from kinesis_spout.kinesis.pace import BYTES_PER_SECOND, MIN_INTERVAL_SECONDS, Pace
+from kinesis_spout.kinesis.pace import BYTES_PER_SECOND, MIN_INTERVAL_SECONDS, ReadPace
 
 MAX_RECORDS: Final = 10_000
 """AWS: the most records that one GetRecords returns."""
@@ -11,31 +11,31 @@ MAX_RECORDS: Final = 10_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadSettings:
-    """What a consumer, a query or a batch read sets once for all its shards. Can be pickled.
+    """Settings of a consumer, a query or a batch read for all its shards. Can be pickled.
 
     Options of ``settings.table`` have the same names here.
     """
 
     fail_on_data_loss: bool = True
-    """Whether a lost position is an error; if not, reading continues at the oldest record, with a warning."""
+    """True if a lost position is an error; if not, reading continues at the oldest record, with a warning."""
     deaggregate: bool = True
     tracing: bool = False
-    """Whether user records get the trace context of their producers."""
+    """True if user records get the trace context of their producers."""
     max_records_per_fetch: int = MAX_RECORDS
     fetch_period_seconds: float = MIN_INTERVAL_SECONDS
     """Between two reads of a shard, at least."""
     max_fetch_bytes_per_second: float = BYTES_PER_SECOND
-    """Of one shard."""
+    """The limits of one shard."""
     max_total_fetch_bytes_per_second: int | None = None
-    """Of all shards together; None: no limit."""
+    """The limit of all shards together; None: none."""
     fan_out_consumer: str | None = None
     """The registered consumer that Kinesis pushes the shards' records to; None: they are polled."""
     extra_columns: tuple[str, ...] = ()
     """Columns that ``read_arrow`` adds, of ``model.columns.EXTRA_COLUMNS``."""
 
     @property
-    def pace(self) -> Pace:
-        return Pace(
+    def pace(self) -> ReadPace:
+        return ReadPace(
             interval_seconds=self.fetch_period_seconds, bytes_per_second=self.max_fetch_bytes_per_second
         )
 

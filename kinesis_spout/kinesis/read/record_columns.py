@@ -1,28 +1,20 @@
 """The records of a page as one Arrow array for each field, aggregated records taken apart.
 
-No object is made for a user record: the fields of all are found in their bytes together, and the values
-gathered from there. ``take_apart`` handles a carrier with a record that producers do not write so: it accepts
-everything in the format, and its carrier is encoded again from the result.
-
-``take_apart`` also decides which records only begin like an aggregated one: they stay rows. An aggregated
-record with no user records gives no row.
+A damaged aggregated record stays a row. An aggregated record with no user records gives no row.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final, NamedTuple
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kinesis_spout.kinesis.aggregated_record import MAGIC, aggregate, take_apart
-from kinesis_spout.kinesis.read.user_records import HashKeys
-from kinesis_spout.kinesis.read.user_rows import Gathering, Messages, UserRows
+from kinesis_spout.kinesis.aggregated_record import MAGIC, Contents, contents
+from kinesis_spout.kinesis.read.user_records import HashKeys, outside_of
 from kinesis_spout.model.columns import ARROW_TYPES
 from kinesis_spout.model.record import Record
 
-_SMALL_BYTES: Final = 16 * 1024
 ARRIVAL_TYPE: Final = ARROW_TYPES["timestamp"]
 
 
@@ -131,90 +123,60 @@ def with_user_rows(
     columns: RecordColumns, hash_keys: HashKeys | None = None
 ) -> tuple[RecordColumns, AggregateCounts]:
     """Take aggregated records apart. Returns the same columns if the page has none."""
-    suspects = _suspects(columns.data)
+    suspects = pc.indices_nonzero(pc.starts_with(columns.data, pattern=MAGIC)).to_pylist()
     if not suspects:
         return columns, NOTHING
-    gathering = _gathering(suspects)
-    users = gathering.rows()
+    found = {row: contents(memoryview(columns.data[row].as_buffer()).cast("B")) for row in suspects}
+    whole = {row: inside for row, inside in found.items() if inside is not None}
     counts = AggregateCounts(
-        aggregates=len(users.carriers),
-        user_records=len(users.data),
-        damaged=len(suspects) - len(users.carriers),
-        outside=0 if hash_keys is None else gathering.outside(hash_keys),
+        aggregates=len(whole),
+        user_records=sum(len(inside.data) for inside in whole.values()),
+        damaged=len(found) - len(whole),
+        outside=0 if hash_keys is None else sum(outside_of(hash_keys, inside) for inside in whole.values()),
     )
-    return (_spliced(columns, users) if counts.aggregates else columns), counts
+    return (_spliced(columns, whole) if whole else columns), counts
 
 
-def _suspects(data: pa.Array) -> dict[int, memoryview]:
-    """Return the rows that begin like an aggregated record, with their data."""
-    if not len(data):
-        return {}  # most pages at the tip
-    _, offsets_buffer, content_buffer = data.buffers()
-    if content_buffer is None or not content_buffer.size:
-        return {}
-    if content_buffer.size < _SMALL_BYTES and MAGIC not in content_buffer.to_pybytes():
-        return {}  # searching a few records takes less than NumPy's overhead
-    content = np.frombuffer(content_buffer, np.uint8)
-    offsets = np.frombuffer(offsets_buffer, np.int32)[: len(data) + 1]
-    # One check for each record, because most pages have none. (Empty ones at the end: their last byte.)
-    rows = np.flatnonzero(content.take(offsets[:-1], mode="clip") == MAGIC[0])
-    whole = memoryview(content_buffer).cast("B")  # its bytes are signed otherwise
-    values = (
-        (row, whole[start:end])
-        for row, start, end in zip(
-            rows.tolist(), offsets[rows].tolist(), offsets[rows + 1].tolist(), strict=True
-        )
-    )
-    return {row: value for row, value in values if bytes(value[: len(MAGIC)]) == MAGIC}
-
-
-def _gathering(suspects: Mapping[int, memoryview]) -> Gathering:
-    messages = Messages()
-    for row, data in suspects.items():
-        messages.add(row, data)
-    gathering = Gathering(messages)
-    odd = gathering.odd_carriers()
-    return gathering if not odd else _written_anew(suspects, odd)
-
-
-def _written_anew(suspects: Mapping[int, memoryview], odd: set[int]) -> Gathering:
-    messages = Messages()
-    for row, data in suspects.items():
-        records = take_apart(data) if row in odd else ()
-        if records is not None:
-            messages.add(row, aggregate(records) if row in odd else data)
-    return Gathering(messages)
-
-
-def _spliced(columns: RecordColumns, users: UserRows) -> RecordColumns:
+def _spliced(columns: RecordColumns, carried: dict[int, Contents]) -> RecordColumns:
+    """Put the user records in place of the rows that carried them."""
     rows = len(columns.data)
-    counts = np.ones(rows, np.int64)
-    counts[users.carriers] = users.counts
-    of_record = np.repeat(np.arange(rows), counts)
-    is_user = np.zeros(rows, bool)
-    is_user[users.carriers] = True
-    is_user = np.repeat(is_user, counts)
-    carried = pa.array(of_record)
-    if is_user.all():
-        data, keys, hash_keys = users.data, users.partition_key, users.explicit_hash_key
-    else:
-        # The user records follow the page's own.
-        at = of_record.copy()
-        at[is_user] = np.arange(rows, rows + len(users.data))
-        places = pa.array(at)
-        data = pa.concat_arrays([columns.data, users.data]).take(places)
-        keys = pa.concat_arrays([columns.partition_key, users.partition_key]).take(places)
-        no_hash_keys = pa.nulls(rows, pa.string())
-        hash_keys = pa.concat_arrays([no_hash_keys, users.explicit_hash_key]).take(places)
-    subs = np.zeros(len(of_record), np.int64)
-    subs[is_user] = users.sub_sequence_number
+    data: list[bytes] = []
+    keys: list[str] = []
+    hash_keys: list[str | None] = []
+    subs: list[int | None] = []
+    places: list[int] = []
+    """Of each row: its place among the page's rows, with the user records behind them."""
+    carriers: list[int] = []
+    """Of each row: the page's row that it was, or was in."""
+    done = 0
+    for row, inside in carried.items():
+        count = len(inside.data)
+        places += [*range(done, row), *range(rows + len(data), rows + len(data) + count)]
+        carriers += [*range(done, row), *[row] * count]
+        subs += [*[None] * (row - done), *range(count)]
+        data += inside.data
+        keys += inside.partition_keys
+        hash_keys += inside.explicit_hash_keys or [None] * count
+        done = row + 1
+    places += range(done, rows)
+    carriers += range(done, rows)
+    subs += [None] * (rows - done)
+    of_users = pa.array(data, pa.binary()), pa.array(keys, pa.string()), pa.array(hash_keys, pa.string())
+    if len(carried) < rows:
+        of_page = columns.data, columns.partition_key, pa.nulls(rows, pa.string())
+        of_users = tuple(
+            pa.concat_arrays(both).take(pa.array(places)) for both in zip(of_page, of_users, strict=True)
+        )
+    of_carriers = pa.array(carriers, pa.int64())
     return replace(
         columns,
-        data=data,
-        partition_key=keys,
-        sequence_number=columns.sequence_number.take(carried),
-        arrival=columns.arrival.take(carried),
-        encryption_type=None if columns.encryption_type is None else columns.encryption_type.take(carried),
-        sub_sequence_number=pa.array(subs, mask=~is_user),
-        explicit_hash_key=hash_keys,
+        data=of_users[0],
+        partition_key=of_users[1],
+        sequence_number=columns.sequence_number.take(of_carriers),
+        arrival=columns.arrival.take(of_carriers),
+        encryption_type=None
+        if columns.encryption_type is None
+        else columns.encryption_type.take(of_carriers),
+        sub_sequence_number=pa.array(subs, pa.int64()),
+        explicit_hash_key=of_users[2],
     )

@@ -6,9 +6,9 @@ turn out not to have been trimmed, and the records before it were handled.
 
 import logging
 from abc import ABC, abstractmethod
-from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Final, NamedTuple, Protocol, TypeVar
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, TypeVar
 
 from kinesis_spout.kinesis.calls import (
     RAW_BODY,
@@ -17,6 +17,7 @@ from kinesis_spout.kinesis.calls import (
     shard_text,
     translated,
 )
+from kinesis_spout.kinesis.io_thread import IO
 from kinesis_spout.kinesis.pace import Pacing
 from kinesis_spout.kinesis.read.continuity import CLOCK_SKEW_SECONDS, Continuity
 from kinesis_spout.kinesis.read.page import (
@@ -26,11 +27,10 @@ from kinesis_spout.kinesis.read.page import (
     decode_reply,
     page_of,
 )
-from kinesis_spout.kinesis.read.polling.steps import MAY_BLOCK, GetRecordsCall, Steps, run_here
 from kinesis_spout.kinesis.read.read_settings import MAX_RECORDS, ReadSettings
 from kinesis_spout.kinesis.read.user_records import HashKeys, page_as_set
 from kinesis_spout.kinesis.retry_policy import reaction_to
-from kinesis_spout.model.clock import Clock, SystemClock
+from kinesis_spout.model.clock import Clock
 from kinesis_spout.model.errors import DataLoss, KinesisError, KinesisSpoutError, ShardNotFound, Unavailable
 from kinesis_spout.ports import Page, ShardLister
 from shard_state import Position
@@ -42,11 +42,8 @@ if TYPE_CHECKING:
 
 Reply = TypeVar("Reply", GetRecordsReply, "ArrowPage")
 _Made_co = TypeVar("_Made_co", GetRecordsReply, "ArrowPage", covariant=True)
-FetchArrow = Callable[[str, int, "ArrowForm"], "ArrowPage"]
-"""Makes a call with an iterator and a limit, possibly in another process. Raises like
-``call_get_records``."""
 IN_PLACE_BYTES: Final = 4096
-"""A body up to this size is decoded by the thread that received it; handing it on would cost more."""
+"""A body up to this size is decoded in the I/O thread; handing it on would cost more."""
 
 _log = logging.getLogger(__name__)
 
@@ -70,30 +67,7 @@ class RecordsForm(NamedTuple):
         return reply.placed(self.stream, self.shard_id)
 
 
-def get_records(
-    client: "KinesisClient",
-    iterator: str,
-    limit: int,
-    form: ReplyForm[Reply],
-    *,
-    stream: str,
-    shard_id: str,
-) -> Steps[Reply]:
-    arguments = {"ShardIterator": iterator, "Limit": limit, **account_arguments(stream)}
-    with translated(f"GetRecords of {shard_text(stream, shard_id)}"):
-        response = yield GetRecordsCall(client, arguments)
-        body = response.get(RAW_BODY)
-        if body is None:
-            status = response.get("ResponseMetadata", {}).get("HTTPStatusCode")
-            raise Unavailable(
-                f"GetRecords expected a page with status 200, got {status}; the call is repeated"
-            )
-        if len(body) > IN_PLACE_BYTES:
-            yield MAY_BLOCK
-        return form.decode(body)
-
-
-def call_get_records(
+async def get_records(
     client: "KinesisClient",
     iterator: str,
     limit: int,
@@ -102,8 +76,23 @@ def call_get_records(
     stream: str,
     shard_id: str,
 ) -> Reply:
-    steps = get_records(client, iterator, limit, form, stream=stream, shard_id=shard_id)
-    return run_here(steps, SystemClock())
+    """Make one call, in the I/O thread. A client that has no ``exchange`` makes it on another one."""
+    call: Any = client.get_records
+    arguments = {"ShardIterator": iterator, "Limit": limit, **account_arguments(stream)}
+    with translated(f"GetRecords of {shard_text(stream, shard_id)}"):
+        if hasattr(call, "exchange"):
+            response = await call.exchange(**arguments)
+        else:
+            response = await IO.in_thread(partial(call, **arguments))
+        body = response.get(RAW_BODY)
+        if body is None:
+            status = response.get("ResponseMetadata", {}).get("HTTPStatusCode")
+            raise Unavailable(
+                f"GetRecords expected a page with status 200, got {status}; the call is repeated"
+            )
+        if len(body) > IN_PLACE_BYTES:
+            return await IO.in_thread(partial(form.decode, body))
+        return form.decode(body)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -216,21 +205,26 @@ class ReplyGetter(ABC):
 
     def read(self, limit: int) -> Page:
         """Return the next page; after the end: the empty last page again, without a call."""
-        return run_here(self.reading(limit), self._clock)
+        return IO.run(self.reading(limit))
 
     def read_arrow(self, limit: int) -> "ArrowPage":
-        return run_here(self.reading_arrow(limit), self._clock)
+        return IO.run(self.reading_arrow(limit))
 
-    def reading(self, limit: int) -> Steps[Page]:
-        """The steps of ``read``."""
-        reply, start = yield from self._next_reply(limit, RecordsForm(self._stream, self._shard_id))
+    async def reading(self, limit: int) -> Page:
+        """Read as ``read`` does, in the I/O thread."""
+        reply, start = await self._next_reply(limit, RecordsForm(self._stream, self._shard_id))
+        if reply.size_bytes > IN_PLACE_BYTES:
+            return await IO.in_thread(partial(self._page, reply, start))
+        return self._page(reply, start)
+
+    def _page(self, reply: GetRecordsReply, start: Position | None) -> Page:
         page = page_of(reply, since=self._continuity.since, data_losses=self._losses)
         if not reply.may_have_aggregates:
             return page
         return page_as_set(page, self._settings, start=start, hash_keys=self._hash_keys)
 
-    def reading_arrow(self, limit: int) -> "Steps[ArrowPage]":
-        """The steps of ``read_arrow``."""
+    async def reading_arrow(self, limit: int) -> "ArrowPage":
+        """Read as ``read_arrow`` does, in the I/O thread."""
         if self._arrow is None:
             from kinesis_spout.kinesis.read.arrow import ArrowForm  # noqa: PLC0415 - plain doors do without pyarrow
 
@@ -240,11 +234,11 @@ class ReplyGetter(ABC):
                 settings=self._settings,
                 hash_keys=self._hash_keys,
             )
-        page, _ = yield from self._next_reply(limit, self._arrow)
+        page, _ = await self._next_reply(limit, self._arrow)
         return replace(page, since=self._continuity.since, data_losses=self._losses)
 
     @abstractmethod
-    def _ask(self, limit: int, form: ReplyForm[Reply]) -> Steps[Reply]:
+    async def _ask(self, limit: int, form: ReplyForm[Reply]) -> Reply:
         """Return the reply that follows the position."""
 
     @abstractmethod
@@ -256,24 +250,24 @@ class ReplyGetter(ABC):
         """Ask again from the oldest record on, if replies come only to what is asked."""
 
     @abstractmethod
-    def _drop_connections(self) -> None:
+    async def _drop_connections(self) -> None:
         """Have no later call use the connection that an answer to another call came by."""
 
-    def _next_reply(self, limit: int, form: ReplyForm[Reply]) -> Steps[tuple[Reply, Position | None]]:
+    async def _next_reply(self, limit: int, form: ReplyForm[Reply]) -> tuple[Reply, Position | None]:
         """Return the reply that follows the position, and the first position of which it may have something."""
         if not 1 <= limit <= MAX_RECORDS:
             raise ValueError(f"expected a limit of 1 to {MAX_RECORDS} records, got {limit}")
         self._losses = 0
         if self._last is not None:
             return form.convert(self._last), None
-        reply = yield from self._ask(limit, form)
-        error = yield from self._error_in(reply)
+        reply = await self._ask(limit, form)
+        error = await self._error_in(reply)
         if error is not None:
             self._begin_anew()
-            self._drop_connections()
+            await self._drop_connections()
             self._note(error)
             raise error
-        yield from self._look_for_gap(reply)
+        await self._look_for_gap(reply)
         self._pacing.answered()
         if reply.last is not None:
             self._position = Position.after(reply.last)
@@ -288,20 +282,21 @@ class ReplyGetter(ABC):
             self._start = None  # numbers only grow from here
         return reply.from_position(start), start
 
-    def _look_for_gap(self, reply: "GetRecordsReply | ArrowPage") -> Steps[None]:
+    async def _look_for_gap(self, reply: "GetRecordsReply | ArrowPage") -> None:
         """Give the position up if records can be missing between it and a reply."""
         continuity, behind = self._continuity, (reply.millis_behind_latest or 0) / 1000
         if not continuity.is_met_by(reply.first):
-            yield MAY_BLOCK
+            check = partial(
+                continuity.check,
+                reply.first,
+                reply.first_arrival,
+                behind,
+                now=self._clock.time(),
+                at_end=reply.at_end,
+                retention_hours=lambda: self._question.lister.summary().retention_hours,
+            )
             try:
-                begins_at_oldest = continuity.check(
-                    reply.first,
-                    reply.first_arrival,
-                    behind,
-                    now=self._clock.time(),
-                    at_end=reply.at_end,
-                    retention_hours=lambda: self._question.lister.summary().retention_hours,
-                )
+                begins_at_oldest = await IO.in_thread(check)
             except DataLoss as error:
                 if self._settings.fail_on_data_loss or not (reply.first or reply.at_end):
                     self._begin_anew()
@@ -315,7 +310,7 @@ class ReplyGetter(ABC):
                     self._begin_at_oldest()
         continuity.has_read(reply.last_arrival, behind, seen_at=self._seen_at)
 
-    def _error_in(self, reply: Reply) -> Steps[KinesisError | None]:
+    async def _error_in(self, reply: Reply) -> KinesisError | None:
         """Return why a reply cannot be the answer; None: it may be."""
         # Until the start is reached the record before the position is asked for, too.
         asked = self._position if self._start is None else self._continuity.asked(self._position)
@@ -332,8 +327,7 @@ class ReplyGetter(ABC):
             )
         if not reply.at_end or reply.child_shards:
             return None
-        yield MAY_BLOCK
-        return self._question.not_over()
+        return await IO.in_thread(self._question.not_over)
 
     def _keep_from(self, position: Position) -> None:
         if self._start is None and position.sequence_number is not None:
@@ -353,11 +347,10 @@ class ReplyGetter(ABC):
         self._continuity.is_given_up()
         self._position = Position.trim_horizon()
 
-    def _verified(self, error: KinesisSpoutError) -> Steps[KinesisSpoutError]:
+    async def _verified(self, error: KinesisSpoutError) -> KinesisSpoutError:
         if not isinstance(error, ResourceNotFound):
             return error
-        yield MAY_BLOCK
-        return self._question.not_found(error)
+        return await IO.in_thread(partial(self._question.not_found, error))
 
     def _note(self, error: KinesisSpoutError) -> None:
         self.throttles += reaction_to(error).is_throttle

@@ -12,11 +12,8 @@ from contextlib import AbstractContextManager
 from typing import Any, Final, Generic, TypeVar
 
 from kinesis_spout.kinesis.pace import idle_period
-from kinesis_spout.kinesis.read.polling.prefetcher import Prefetcher
-from kinesis_spout.kinesis.read.polling.steps import MAY_BLOCK, Steps
-from kinesis_spout.kinesis.read.reply_getter import ReplyGetter
+from kinesis_spout.kinesis.read.prefetcher import Prefetcher
 from kinesis_spout.model.clock import Clock
-from kinesis_spout.ports import Page, ShardGetter
 
 PAGE_BYTES: Final = 10 * 1024 * 1024
 """AWS: the most bytes that one GetRecords returns."""
@@ -24,16 +21,8 @@ PAGE_BYTES: Final = 10 * 1024 * 1024
 PageT = TypeVar("PageT")
 
 
-def read_page(getter: ShardGetter, limit: int) -> Steps[Page]:
-    """Read a page in steps; a getter that only has the port's ``read`` does it in one."""
-    if isinstance(getter, ReplyGetter):
-        return (yield from getter.reading(limit))
-    yield MAY_BLOCK
-    return getter.read(limit)
-
-
 class Room:
-    """How much the readers of one door may keep. Mutable; guarded by the door's lock.
+    """The room that the readers of one door share. Mutable; guarded by the door's lock.
 
     A shard is read while it holds less than its share: all have the same, at least ``least_share_bytes``. If
     the total held is known (``kept_bytes``), a page must fit in addition to that and to what the running
@@ -64,7 +53,7 @@ class Room:
         return max(self._least_share_bytes, self._max_bytes() // max(1, self.sharers))
 
     def is_short(self) -> bool:
-        """Whether a reader waits for room that the end of the running reads will not make."""
+        """Return whether a reader waits for room that the end of the running reads will not make."""
         return any(not self.has_room(reader, under_way=0) for reader in self.parked)
 
     def read_awaited(self, reader: "ShardReader[Any] | None") -> None:
@@ -89,7 +78,7 @@ class Room:
             self.parked.popleft().resume()
 
     def has_room(self, reader: "ShardReader[Any]", *, under_way: int | None = None) -> bool:
-        """Whether a reader may read a page, as if so many reads were ``under_way``; None: as many as are."""
+        """Return whether a reader may read a page if so many reads are ``under_way``; None: as many as are."""
         held = reader.held_bytes
         if self._kept_bytes is None:
             return held < self.share_bytes
@@ -125,7 +114,7 @@ class ShardReader(ABC, Generic[PageT]):
         self.reading_since: float | None = None
         """When the read under way began; monotonic."""
 
-    def fetch(self) -> Steps[float | None]:
+    async def fetch(self) -> float | None:
         """Read a page, if the door wants one now; see ``prefetcher.Fetch``."""
         with self._lock:
             try:
@@ -137,7 +126,7 @@ class ShardReader(ABC, Generic[PageT]):
             self._room.under_way += 1
             self.reading_since = begun_at = self._clock.monotonic()
         try:
-            page = yield from self._read(limit)
+            page = await self._read(limit)
         except Exception as error:  # noqa: BLE001 - as above
             with self._lock:
                 self.reading_since = None
@@ -162,14 +151,14 @@ class ShardReader(ABC, Generic[PageT]):
     @property
     @abstractmethod
     def held_bytes(self) -> int:
-        """What is kept of the shard."""
+        """The bytes kept of the shard."""
 
     @abstractmethod
     def _wanted(self) -> int:
         """Return the next page's most records; 0: none now, and something will resume the reader."""
 
     @abstractmethod
-    def _read(self, limit: int) -> Steps[PageT]:
+    async def _read(self, limit: int) -> PageT:
         """Ask the getter. Not under the lock."""
 
     @abstractmethod

@@ -18,8 +18,7 @@ import msgspec
 
 from kinesis_spout.kinesis.aggregated_record import MAGIC, Contents, contents
 from kinesis_spout.kinesis.read.read_settings import ReadSettings
-from kinesis_spout.model.record import Record, TracedRecord
-from kinesis_spout.model.trace_context import TraceContext
+from kinesis_spout.model.record import Record, TraceContext, TracedRecord
 from kinesis_spout.ports import Page
 from shard_state import Position, Shard
 
@@ -108,23 +107,20 @@ def taken_apart(
     # Text, and most other packed or encoded data, sorts before the magic bytes: that is checked first.
     if not payloads or max(payloads) < MAGIC:
         return TakenApart(records)
-    begins = [payload[:_MAGIC_BYTES] for payload in payloads]
-    if MAGIC not in begins:
+    suspects = [at for at, payload in enumerate(payloads) if payload[:_MAGIC_BYTES] == MAGIC]
+    if not suspects:
         return TakenApart(records)
     found: list[Record] = []
     damaged = outside = done = 0
-    for at, begin in enumerate(begins):
-        if begin != MAGIC:
-            continue
-        found += records[done:at]
-        done = at + 1
-        inside = contents(records[at].data, with_traces=with_traces)
+    for at in suspects:
+        inside = contents(payloads[at], with_traces=with_traces)
         if inside is None:
             damaged += 1
-            found.append(records[at])
-        else:
-            found += _user_records(records[at], inside)
-            outside += 0 if hash_keys is None else outside_of(hash_keys, inside)
+            continue
+        found += records[done:at]
+        found += _user_records(records[at], inside)
+        outside += 0 if hash_keys is None else outside_of(hash_keys, inside)
+        done = at + 1
     found += records[done:]
     return TakenApart(found, damaged, outside)
 

@@ -1,5 +1,5 @@
-"""Calls of Kinesis over sockets of our own: ``sigv4`` signs, ``http`` is bytes, ``connections`` are kept.
+"""Calls of Kinesis over sockets of our own.
 
-``calls`` joins them, and is where to begin reading. Credentials, endpoints and errors are botocore's; calls
-through a proxy are botocore's altogether.
+``sigv4`` signs, ``http`` is bytes, ``ways`` open ``connections``, which are kept. ``calls`` joins them, and is
+where to begin reading. Endpoints and errors are botocore's, and so are the sources of ``credentials``.
 """

@@ -1,14 +1,12 @@
-"""GetRecords and PutRecords with little CPU, instead of a client's own.
+"""GetRecords and PutRecords with little CPU: the one way in which they are called.
 
 A call through botocore costs 0.6 ms of CPU, and 20 µs for each record that it puts. A thousand idle shards, polled
 once a second through botocore, use more than half a core.
 
-botocore makes the first call to each place: it finds the endpoint and the headers. Later calls are like it, but
-for their bodies, and are signed here, with the credentials that botocore renews. An answer that is an error
-becomes the exception that botocore would make of it, without a word about retries.
-
-botocore makes every call that is unusual: through a proxy, signed in another way, with other arguments; and the
-one after a refused signature, so that what botocore knows of the service's clock is learnt again.
+botocore prepares the first request to each place, which finds the endpoint and the headers, and sends none. All
+calls are like it, but for their bodies, and are signed here, with the credentials that botocore finds. They are
+made in the I/O thread; a caller on another thread waits. An answer that is an error becomes the exception that
+botocore would make of it, without a word about retries.
 """
 
 import ssl
@@ -17,40 +15,33 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, cast
-from urllib.parse import urlsplit
 
 import msgspec
 from botocore.awsrequest import AWSPreparedRequest, AWSResponse, HeadersDict
-from botocore.exceptions import (
-    BotoCoreError,
-    ClientError,
-    ConnectionClosedError,
-    ConnectTimeoutError,
-    EndpointConnectionError,
-    ReadTimeoutError,
-    SSLError,
-)
+from botocore.exceptions import BotoCoreError, ClientError, ConnectionClosedError, ReadTimeoutError, SSLError
 from botocore.httpsession import ProxyConfiguration, create_urllib3_context, get_cert_path
 from botocore.parsers import create_parser
 from botocore.utils import get_environ_proxies
-from urllib3 import HTTPResponse
 
-from kinesis_spout.kinesis.calls import RAW_BODY
-from kinesis_spout.kinesis.wire.connections import NON_BLOCKING, Address, Connection, Connections, Want
+from kinesis_spout.kinesis.calls import RAW_BODY, UnusableConfig
+from kinesis_spout.kinesis.io_thread import IO
+from kinesis_spout.kinesis.wire.connections import Connection, Connections
+from kinesis_spout.kinesis.wire.credentials import SIGNED, Signing
 from kinesis_spout.kinesis.wire.http import Reply, request, request_start
-from kinesis_spout.kinesis.wire.sigv4 import SIGNATURE_REFUSED, Place, SigningSecond
+from kinesis_spout.kinesis.wire.sigv4 import SIGNATURE_REFUSED, RequestTemplate, SigningSecond
+from kinesis_spout.kinesis.wire.ways import Address, Way
 
 if TYPE_CHECKING:
+    from botocore.credentials import ReadOnlyCredentials
     from mypy_boto3_kinesis import KinesisClient
 
-    from kinesis_spout.kinesis.credentials import Signing
-
 _HTTP_OK, _FIRST_ERROR = 200, 300
-_DEFAULT_PORTS: Final = {"http": 80, "https": 443}
+_IN_PLACE_BYTES: Final = 64 * 1024
+"""A body up to this size is signed in the I/O thread."""
 
 
 class Wire:
-    """What the calls of one client share. Thread-safe.
+    """Shared parts of one client's calls. Thread-safe.
 
     Args:
         signing: of the session that made the client.
@@ -60,7 +51,7 @@ class Wire:
     def __init__(
         self,
         client: "KinesisClient",
-        signing: "Signing",
+        signing: Signing,
         ca_bundle: str | None,
     ) -> None:
         self.client = client
@@ -70,32 +61,30 @@ class Wire:
         proxies = self.config.proxies
         if proxies is None:
             proxies = get_environ_proxies(client.meta.endpoint_url)
-        self.proxies = ProxyConfiguration(proxies)
+        self._proxies = ProxyConfiguration(proxies)
+        self._context: ssl.SSLContext | None = None
         self._connections: dict[Address, Connections] = {}
         self._lock = threading.Lock()
 
-    def is_behind_proxy(self, url: str) -> bool:
-        return self.proxies.proxy_url_for(url) is not None
-
     def connections_to(self, url: str) -> Connections:
-        parts = urlsplit(url)
-        port = parts.port or _DEFAULT_PORTS[parts.scheme]
-        address = Address(str(parts.hostname), port, is_secure=parts.scheme == "https")
+        """Return the kept connections to a URL's endpoint."""
+        way = self.way_to(url)
         with self._lock:
-            if address not in self._connections:
-                self._connections[address] = Connections(
-                    address,
-                    trust=self.trust,
-                    kept=self.config.max_pool_connections,
-                    connect_timeout_seconds=self.config.connect_timeout,
-                )
-            return self._connections[address]
+            if way.endpoint not in self._connections:
+                self._connections[way.endpoint] = Connections(way, kept=self.config.max_pool_connections)
+            return self._connections[way.endpoint]
 
-    def trust(self) -> ssl.SSLContext:
-        """Make what verifies the endpoint. Raises SSLError if the certificates cannot be read.
+    def way_to(self, url: str) -> Way:
+        return Way(url, self._proxies, trust=self._trust, connect_timeout_seconds=self.config.connect_timeout)
 
-        Each user has its own: urllib3 can turn the check of names off, which it does itself then.
-        """
+    def _trust(self) -> ssl.SSLContext:
+        """Return what verifies endpoints and proxies. Raises SSLError if the certificates cannot be read."""
+        with self._lock:
+            if self._context is None:
+                self._context = self._made_context()
+            return self._context
+
+    def _made_context(self) -> ssl.SSLContext:
         context: ssl.SSLContext = create_urllib3_context()
         context.options &= ~ssl.OP_NO_TICKET  # it would keep TLS 1.2 from being resumed
         context.check_hostname = True
@@ -119,119 +108,66 @@ class Wire:
 @dataclass(frozen=True, slots=True, repr=False)  # a repr would show the token
 class _Second:
     at: int
+    keys: "ReadOnlyCredentials"
     signing: SigningSecond
     start: bytes
-    """Of each request."""
+    """The first bytes of each request."""
 
 
 class _Route:
-    """How to call one place, as botocore did it. Thread-safe. Shows no secrets."""
+    """A way to call one place, as botocore would. Mutable, for the I/O thread. Shows no secrets."""
 
-    def __init__(self, place: Place, url: str, connections: Connections, signing: "Signing") -> None:
-        self.url = url
+    def __init__(
+        self, url: str, template: RequestTemplate, connections: Connections, signing: Signing
+    ) -> None:
         self.connections = connections
-        self._place = place
+        self._template = template
         self._signing = signing
         self._second: _Second | None = None
+        self._target = connections.way.target(url)
 
-    @classmethod
-    def of(cls, sent: AWSPreparedRequest, wire: Wire) -> "_Route | None":
-        """Make one of a request that botocore sends; None if the request is unusual."""
-        url = str(sent.url)
-        place = Place.of(sent.method, url, dict(sent.headers.items()))
-        if place is None or wire.is_behind_proxy(url):
-            return None
-        return cls(place, url, wire.connections_to(url), wire.signing)
+    def sign_anew(self) -> None:
+        """Sign the next request with other keys, or at another time, than the last one."""
+        self._second = None
 
-    @property
-    def is_ready(self) -> bool:
-        """Whether a request can be signed without fetching credentials first."""
-        second = self._second
-        is_of_now = second is not None and second.at == self._signing.now()
-        return is_of_now or not self._signing.credentials.are_due
+    async def request(self, body: bytes) -> tuple[bytes, tuple[str, str | None]]:
+        """Return a signed request, and the access key and token that signed it.
 
-    def request(self, body: bytes) -> bytes:
-        """Return a signed request; credentials that are due are renewed, which blocks, at most once a second.
+        Credentials that are due are renewed, at most once a second.
 
         Raises:
             BotoCoreError, ClientError: they cannot be renewed.
         """
-        now = self._signing.now()
+        signing = self._signing
         second = self._second
-        if second is None or second.at != now:
-            signing = SigningSecond(self._place, self._signing.credentials.get_frozen_credentials(), now)
-            start = request_start(self._place.method, self._place.target, signing.headers)
-            second = self._second = _Second(now, signing, start)
-        return request(second.start, second.signing.authorization(body), body)
-
-
-class Exchange:
-    """One call over one connection. Mutable. Over when ``advance`` returns None; or by ``abandon``."""
-
-    def __init__(self, operation: "_Operation", key: str, route: _Route, connection: Connection) -> None:
-        self._operation = operation
-        self._key = key
-        self._route = route
-        self.connection = connection
-        """A kept one serves many calls, one after the other, also of others than its present user."""
-        self._reply: Reply | None = None
-        self._error: Exception | None = None
-        self.is_refused = False
-        """Whether ``result`` raised because the signature was refused. botocore's next call may be taken."""
-
-    def fileno(self) -> int:
-        return self.connection.fileno()
-
-    def advance(self) -> Want | None:
-        """Go on as far as the socket goes; None: there is a ``result``."""
-        try:
-            step = self.connection.advance()
-        except Exception as error:  # noqa: BLE001 - where the next answer begins is not known any more
-            self._error = error
-            self.connection.close()
-            return None
-        if isinstance(step, Want):
-            return step
-        self._reply = step
-        if step.closes:
-            self.connection.close()
+        if second is None or second.at != signing.now():
+            credentials = signing.credentials
+            keys = None if credentials.are_due else credentials.last
+            if keys is None:
+                keys = await IO.in_thread(credentials.get_frozen_credentials)
+            second = self._second = self._second_of(signing.now(), keys)
+        if len(body) > _IN_PLACE_BYTES:
+            signed = await IO.in_thread(partial(_signed, second, body))
         else:
-            self._route.connections.give_back(self.connection)
-        return None
+            signed = _signed(second, body)
+        return signed, (str(second.keys.access_key), second.keys.token or None)
 
-    @property
-    def is_stale(self) -> bool:
-        """Whether the server had closed the kept connection before it got the request. A read is repeated."""
-        if self._error is None or isinstance(self._error, TimeoutError):
-            return False  # after a time-out it was open, and the caller has waited long enough
-        return self.connection.is_stale
+    def _second_of(self, now: int, keys: "ReadOnlyCredentials") -> _Second:
+        signing = SigningSecond(self._template, keys, now)
+        headers = {**signing.headers, **self.connections.way.request_headers}
+        return _Second(now, keys, signing, request_start(self._template.method, self._target, headers))
 
-    def result(self) -> Any:
-        """Return what the client's method returns.
 
-        Raises:
-            ClientError: the answer is an error.
-            BotoCoreError: no answer came.
-        """
-        if self._error is not None:
-            raise failed(self._error, self._route.url) from self._error
-        assert self._reply is not None
-        try:
-            return self._operation.result(self._reply)
-        except ClientError as error:
-            self.is_refused = error.response.get("Error", {}).get("Code") in SIGNATURE_REFUSED
-            if self.is_refused:
-                self._operation.forget(self._key)
-            raise
+def _signed(second: _Second, body: bytes) -> bytes:
+    return request(second.start, second.signing.authorization(body), body)
 
-    def abandon(self) -> None:
-        """Give up, at a deadline of the caller's for example."""
-        self.connection.close()
 
-    @property
-    def drop(self) -> Callable[[], None]:
-        """Closes the connection if it ended meanwhile, unless another call uses it."""
-        return partial(self._route.connections.drop, self.connection)
+class _Prepared(Exception):  # noqa: N818 - no error: it takes a request out of botocore
+    """Raised where botocore would send a request."""
+
+    def __init__(self, request: AWSPreparedRequest) -> None:
+        super().__init__("a request that is not sent by botocore")
+        self.request = request
 
 
 class _Operation:
@@ -241,59 +177,52 @@ class _Operation:
         self,
         wire: Wire,
         name: str,
-        whole: Callable[..., Any],
+        by_botocore: Callable[..., Any],
         good: Callable[[Reply], Any],
     ) -> None:
         self._wire = wire
-        """Makes the body of a request."""
         self._name = name
-        self._whole = whole
+        self._by_botocore = by_botocore
         self._good = good
         """Makes the result of an answer with status 200; None: botocore's parser must."""
         self._model = wire.client.meta.service_model.operation_model(name)
         self._parser = create_parser("json")
-        self._routes: dict[str, _Route | None] = {}
-        """None for a place whose calls are botocore's."""
+        self._routes: dict[str, _Route] = {}
         self._here = threading.local()
         events: Any = wire.client.meta.events
-        events.register_first(f"before-send.kinesis.{name}", self._note)
-        events.register_first(f"needs-retry.kinesis.{name}", self._learn)
+        events.register_first(f"before-send.kinesis.{name}", self._take)
 
-    def call(self, key: str, arguments: Mapping[str, Any], *, is_read: bool) -> Any:
-        """Make a call, and wait for the answer. A read is repeated if its kept connection was closed."""
-        route = self._routes.get(key)
-        if route is None:
-            return self._by_botocore(key, arguments)
-        exchange = self._exchanged(key, route, _encode(arguments), is_read=is_read)
-        try:
-            return exchange.result()
-        except ClientError:
-            if not exchange.is_refused:
-                raise
-            return self._by_botocore(key, arguments)
+    async def call(self, key: str, arguments: Mapping[str, Any], body: bytes | None, *, is_read: bool) -> Any:
+        """Make a call. A read is repeated once if its kept connection was closed before it.
 
-    def begun(self, key: str, arguments: Mapping[str, Any]) -> Exchange | None:
-        """Begin a call that does not block; None if that is impossible now."""
-        route = self._routes.get(key)
-        if route is None:
-            return None
-        if not route.is_ready:
-            return None
-        request = route.request(_encode(arguments))
-        connection = route.connections.kept()
-        if connection is None:
-            return None
-        connection.begin(request, NON_BLOCKING)
-        return Exchange(self, key, route, connection)
+        Without a ``body``, botocore makes it of the arguments.
 
-    def drop_connections(self) -> None:
+        Raises:
+            ClientError: the answer is an error.
+            BotoCoreError: no answer came.
+        """
+        known = self._routes.get(key)
+        if known is None or body is None:
+            route, sent = await IO.in_thread(partial(self._prepared, key, arguments))
+        else:
+            route, sent = known, body
+        context: dict[str, Any] = {}
+        while True:
+            request, context[SIGNED] = await route.request(sent)
+            reply = await self._answer(route, request, is_read=is_read)
+            try:
+                result = self.result(reply)
+            except ClientError as error:
+                if not await self._goes_again(error, reply, context):
+                    raise
+                route.sign_anew()
+            else:
+                self._wire.signing.credentials.were_accepted = True
+                return result
+
+    async def drop_connections(self) -> None:
         for route in list(self._routes.values()):
-            if route is not None:
-                route.connections.drop_all()
-
-    def forget(self, key: str) -> None:
-        """Have botocore make the next call."""
-        self._routes.pop(key, None)
+            route.connections.drop_idle()
 
     def result(self, reply: Reply) -> Any:
         """Return what an answer says. Raises ClientError."""
@@ -319,39 +248,64 @@ class _Operation:
         parsed: dict[str, Any] = self._parser.parse(response, shape)
         return parsed
 
-    def _exchanged(self, key: str, route: _Route, body: bytes, *, is_read: bool) -> Exchange:
-        request = route.request(body)
-        exchange = self._answered(key, route, request, route.connections.kept())
-        if is_read and exchange.is_stale:
-            exchange = self._answered(key, route, request, None)
-        return exchange
+    async def _answer(self, route: _Route, request: bytes, *, is_read: bool) -> Reply:
+        connections = route.connections
+        kept = connections.take()
+        if kept is not None:
+            try:
+                return await self._exchanged(connections, kept, request)
+            except BotoCoreError as error:
+                is_after_time_out = isinstance(error, ReadTimeoutError)
+                if is_after_time_out or not (is_read and kept.is_stale):
+                    raise
+        return await self._exchanged(connections, await connections.open(), request)
 
-    def _answered(self, key: str, route: _Route, request: bytes, kept: Connection | None) -> Exchange:
-        connection = kept or _opened(route)
-        connection.begin(request, self._wire.config.read_timeout)
-        exchange = Exchange(self, key, route, connection)
-        exchange.advance()
-        return exchange
-
-    def _by_botocore(self, key: str, arguments: Mapping[str, Any]) -> Any:
-        self._here.key, self._here.sent = key, None
+    async def _exchanged(self, connections: Connections, connection: Connection, request: bytes) -> Reply:
         try:
-            return self._whole(**arguments)
+            reply = await connection.exchange(request, self._wire.config.read_timeout)
+        except Exception as error:
+            raise failed(error, connections.way.url) from error
+        connections.give_back(connection)
+        return reply
+
+    async def _goes_again(self, error: ClientError, reply: Reply, context: dict[str, Any]) -> bool:
+        """Return True to sign and call again: the clock is known now, or there are other keys."""
+        if error.response.get("Error", {}).get("Code") not in SIGNATURE_REFUSED:
+            return False
+        answer: Any = AWSResponse("", reply.status, HeadersDict(reply.headers), None)  # type: ignore[arg-type]
+        judge = partial(self._wire.signing.goes_again, (answer, error.response), self._model, context)
+        return await IO.in_thread(judge)
+
+    def _prepared(self, key: str, arguments: Mapping[str, Any]) -> tuple[_Route, bytes]:
+        """Have botocore prepare a call; may block.
+
+        Raises:
+            UnusableConfig: the request is signed in another way than ours.
+            BotoCoreError, ClientError: botocore cannot prepare it.
+        """
+        self._here.is_preparing = True
+        try:
+            self._by_botocore(**arguments)
+        except _Prepared as prepared:
+            sent = prepared.request
+        else:
+            raise UnusableConfig(
+                f"{self._name}: expected botocore to prepare a request, got an answer of a stub"
+            )
         finally:
-            self._here.key = self._here.sent = None
+            self._here.is_preparing = False
+        url = str(sent.url)
+        template = RequestTemplate.of(sent.method, url, dict(sent.headers.items()))
+        if template is None:
+            raise UnusableConfig(
+                f"{self._name}: expected requests that botocore signs with Signature Version 4, got others"
+            )
+        route = _Route(url, template, self._wire.connections_to(url), self._wire.signing)
+        return self._routes.setdefault(key, route), cast("bytes", sent.body)
 
-    def _note(self, *, request: AWSPreparedRequest, **_event: object) -> None:
-        self._here.sent = request
-
-    def _learn(self, *, response: tuple[AWSResponse, Any] | None, **_event: object) -> None:
-        """Learn from a request that was answered over HTTP, and not by a mock that took it from botocore."""
-        key, sent = getattr(self._here, "key", None), getattr(self._here, "sent", None)
-        if response is None or key is None or sent is None or key in self._routes:
-            return
-        answer, parsed = response
-        is_refused = parsed.get("Error", {}).get("Code") in SIGNATURE_REFUSED
-        if isinstance(answer.raw, HTTPResponse) and not is_refused:
-            self._routes[key] = _Route.of(sent, self._wire)
+    def _take(self, *, request: AWSPreparedRequest, **_event: object) -> None:
+        if getattr(self._here, "is_preparing", False):
+            raise _Prepared(request)
 
 
 class GetRecords:
@@ -361,46 +315,35 @@ class GetRecords:
     """
 
     def __init__(self, wire: Wire) -> None:
-        self._whole = wire.client.get_records
-        self._operation = _Operation(wire, "GetRecords", self._whole, _page)
+        self._operation = _Operation(wire, "GetRecords", wire.client.get_records, _page)
 
     def __call__(self, **arguments: Any) -> Any:
         """See boto3."""
-        if arguments.keys() not in _GET_RECORDS:
-            return self._whole(**arguments)
-        return self._operation.call(arguments.get("StreamARN", ""), arguments, is_read=True)
+        return IO.run(self.exchange(**arguments))
 
-    def begin(self, **arguments: Any) -> Exchange | None:
-        """Begin a call that never blocks, over a kept connection; None: make it by ``__call__``, elsewhere.
+    async def exchange(self, **arguments: Any) -> Any:
+        """Make the call, in the I/O thread."""
+        body = _encode(arguments) if arguments.keys() in _GET_RECORDS else None
+        return await self._operation.call(arguments.get("StreamARN", ""), arguments, body, is_read=True)
 
-        That is so before the first call, while credentials are due, through a proxy, and while no connection is
-        free; a call by ``__call__`` opens one.
-        """
-        if arguments.keys() not in _GET_RECORDS:
-            return None
-        return self._operation.begun(arguments.get("StreamARN", ""), arguments)
-
-    def drop_connections(self) -> None:
+    async def drop_connections(self) -> None:
         """Close the kept connections that no call uses: one of them gave an answer to another call."""
-        self._operation.drop_connections()
+        await self._operation.drop_connections()
 
 
 class PutRecords:
-    """Called instead of a client's ``put_records``. Thread-safe, like the client.
-
-    Records have ``bytes`` for data. A good reply has no ``ResponseMetadata``.
-    """
+    """Called instead of a client's ``put_records``. Thread-safe, like the client. A good reply has no metadata."""
 
     def __init__(self, wire: Wire) -> None:
-        self._whole = wire.client.put_records
-        self._operation = _Operation(wire, "PutRecords", self._whole, _decoded)
+        self._operation = _Operation(wire, "PutRecords", wire.client.put_records, _decoded)
 
     def __call__(self, **arguments: Any) -> Any:
         """See boto3."""
-        if arguments.keys() not in _PUT_RECORDS or not _are_of_bytes(arguments["Records"]):
-            return self._whole(**arguments)
+        is_usual = arguments.keys() in _PUT_RECORDS and _are_of_bytes(arguments["Records"])
+        body = _encode(arguments) if is_usual else None
         # The ARN decides on the endpoint, which may be an account's.
-        return self._operation.call(arguments.get("StreamARN", ""), arguments, is_read=False)
+        key = arguments.get("StreamARN", "")
+        return IO.run(self._operation.call(key, arguments, body, is_read=False))
 
 
 _GET_RECORDS: Final = ({"ShardIterator", "Limit"}, {"ShardIterator", "Limit", "StreamARN"})
@@ -413,7 +356,7 @@ def _page(reply: Reply) -> dict[str, Any]:
 
 
 def _are_of_bytes(records: Any) -> bool:
-    """Whether msgspec encodes these records as botocore does: it would not make base64 of text."""
+    """Return whether msgspec encodes these records as botocore does: it would not make base64 of text."""
     return isinstance(records, list) and {type(record["Data"]) for record in records} <= {bytes}
 
 
@@ -426,21 +369,6 @@ def _decoded(reply: Reply) -> dict[str, Any] | None:
     except (msgspec.DecodeError, UnicodeDecodeError):
         return {}
     return result if isinstance(result, dict) else {}
-
-
-def _opened(route: _Route) -> Connection:
-    """Open a connection; raises as botocore does."""
-    try:
-        return route.connections.open()
-    except BotoCoreError:  # of certificates that cannot be read
-        raise
-    except OSError as error:
-        kind: type[BotoCoreError] = EndpointConnectionError
-        if isinstance(error, ssl.SSLError):
-            kind = SSLError
-        elif isinstance(error, TimeoutError):
-            kind = ConnectTimeoutError
-        raise kind(endpoint_url=route.url, error=error) from error
 
 
 def failed(error: Exception, url: str) -> BotoCoreError:

@@ -1,233 +1,244 @@
-"""Connections to one endpoint that are kept from call to call.
+"""Connections to one endpoint that are kept from call to call, in the loop of the I/O thread.
 
-A connection serves one call at a time, on a socket with a time-out (``advance`` then returns when the answer is
-there) or on a non-blocking one (``advance`` then says what it waits for).
-
-A connection is looked at before each call: one that the server closed, or over which something came that nobody
-asked for, is closed, or that would be taken for the answer of the call. What happens at the same time shows by
-``is_stale``. A connection that nothing was sent over for some time is closed, because the server does that soon.
+A connection serves one call at a time. The loop watches it from its opening to its end, so a call costs no
+registration. One that the server closes, or over which something comes that nobody asked for, is closed at once:
+that would be taken for the answer of the next call. As the loop may not have looked yet, each connection is looked
+at before a call, too. What happens at the same time shows by ``is_stale``.
 """
 
+import asyncio
 import contextlib
 import os
 import select
-import socket
 import ssl
-import threading
-import time
 import weakref
-from collections import deque
 from collections.abc import Callable
-from enum import Enum, auto
-from typing import Final, NamedTuple
+from functools import partial
+from typing import TYPE_CHECKING, Final
 
+from kinesis_spout.kinesis.io_thread import IO
 from kinesis_spout.kinesis.wire.http import Reply, ReplyReader
+from kinesis_spout.kinesis.wire.ways import Opened, TlsInTls, Way
+
+if TYPE_CHECKING:
+    from concurrent.futures import Future
 
 IDLE_SECONDS: Final = 45.0
 """Load balancers close connections after 60 s without a request."""
-NON_BLOCKING: Final = 0.0
-
-
-class Want(Enum):
-    """What a call waits for on its socket."""
-
-    READ = auto()
-    WRITE = auto()
-
-
-class Address(NamedTuple):
-    host: str
-    """Without the brackets of IPv6."""
-    port: int
-    is_secure: bool
 
 
 class Connection:
-    """A connected socket. Mutable, and for one call at a time; its user gives it back, or closes it."""
+    """A connection and the call under way on it. Mutable; for the I/O thread alone, which it keeps running."""
 
-    def __init__(self, connected: socket.socket) -> None:
-        self._socket = connected
+    def __init__(self, opened: Opened, ended: Callable[["Connection"], None]) -> None:
+        opened.settimeout(0.0)
+        self._socket = opened
+        self._ended = ended
         self._look = select.poll()
-        self._look.register(connected, select.POLLIN)
+        self._look.register(opened, select.POLLIN)
         self._reader = ReplyReader()
         self._unsent = memoryview(b"")
-        self._blocks = True
+        self._answer: asyncio.Future[Reply] | None = None
+        """The answer of the call under way."""
+        self._is_writing = False
+        """True while the loop watches for room to send."""
+        self._timeout_seconds = IDLE_SECONDS
         self.calls = 0
-        """How many were answered."""
-        self.idle_since = 0.0
-        """Monotonic."""
+        """Answered so far."""
+        self.is_open = True
+        self._loop = IO.hold()
+        self._moved_at = self._loop.time()
+        """When something was sent or received."""
+        self._timer = self._loop.call_later(IDLE_SECONDS, self._look_at_time)
+        self._loop.add_reader(opened.fileno(), self._advance)
 
-    def fileno(self) -> int:
-        return self._socket.fileno()
-
-    def begin(self, request: bytes, timeout_seconds: float) -> None:
-        """Take a request, of which ``advance`` sends the first byte; ``timeout_seconds``: see ``advance``."""
-        self._socket.settimeout(timeout_seconds)
-        self._blocks = timeout_seconds != NON_BLOCKING
-        self._unsent = memoryview(request)
-
-    def advance(self) -> Reply | Want:
-        """Send and receive: until the reply is there, or, if the socket does not block, as far as it goes.
+    async def exchange(self, request: bytes, timeout_seconds: float) -> Reply:
+        """Send a request, and return the answer. A failed connection is closed.
 
         Raises:
-            TimeoutError: the server took longer than the time-out for one step.
+            TimeoutError: nothing was sent or received for so long.
             OSError: the connection broke, or the answer is not HTTP; ``is_stale`` tells more.
         """
+        answer: asyncio.Future[Reply] = self._loop.create_future()
+        self._answer = answer
+        self._unsent = memoryview(request)
+        self._timeout_seconds = timeout_seconds
+        self._moved_at = self._loop.time()
+        if self._timer.when() > self._moved_at + timeout_seconds:
+            self._timer.cancel()
+            self._timer = self._loop.call_later(timeout_seconds, self._look_at_time)
+        self._advance()
         try:
-            if self._unsent and self._send() and not self._blocks:
-                return Want.READ  # the answer cannot be there yet
-        except (BlockingIOError, ssl.SSLWantWriteError):
-            return Want.WRITE
-        except ssl.SSLWantReadError:
-            return Want.READ
-        receive_into, reader = self._socket.recv_into, self._reader
-        try:
-            while (reply := reader.received(receive_into(reader.space()))) is None:
-                if self._blocks and reader.has_long_body:
-                    reply = reader.long_body(receive_into)
-                    break
-        except (BlockingIOError, ssl.SSLWantReadError):
-            return Want.READ
-        except ssl.SSLWantWriteError:
-            return Want.WRITE
-        self.calls += 1
+            reply = await answer
+        except BaseException:
+            self.close()
+            raise
+        finally:
+            self._answer = None
+        if reply.closes:
+            self.close()
         return reply
+
+    def _advance(self) -> None:
+        """Send and receive as far as the socket goes."""
+        if self._answer is None or self._answer.done():
+            self.close()  # it ended, or something came that nobody asked for
+            return
+        wants_to_write = False
+        try:
+            is_sent_now = bool(self._unsent) and self._send()
+            if not is_sent_now or isinstance(self._socket, TlsInTls):
+                self._receive(self._answer)
+        except ssl.SSLWantReadError:
+            pass
+        except ssl.SSLWantWriteError:
+            wants_to_write = True
+        except BlockingIOError:
+            wants_to_write = bool(self._unsent)
+        except Exception as error:  # noqa: BLE001 - not hidden: the call raises it
+            self._answer.set_exception(error)
+        if self.is_open:
+            self._watch_for_room(wants_to_write)
 
     def _send(self) -> bool:
         """Send; False if the server takes no more. It may have said why."""
         try:
             while self._unsent:
                 self._unsent = self._unsent[self._socket.send(self._unsent) :]
+                self._moved_at = self._loop.time()
         except BrokenPipeError:
             self._unsent = memoryview(b"")
             return False
         return True
 
+    def _receive(self, answer: "asyncio.Future[Reply]") -> None:
+        reader = self._reader
+        self._moved_at = self._loop.time()
+        while (reply := reader.received(self._socket.recv_into(reader.space()))) is None:
+            pass
+        self.calls += 1
+        answer.set_result(reply)
+
+    def _watch_for_room(self, is_wanted: bool) -> None:  # noqa: FBT001 - a state, not a way to work
+        if is_wanted and not self._is_writing:
+            self._loop.add_writer(self._socket.fileno(), self._advance)
+        elif self._is_writing and not is_wanted:
+            self._loop.remove_writer(self._socket.fileno())
+        self._is_writing = is_wanted
+
+    def _look_at_time(self) -> None:
+        """End a call that nothing was heard of, or a connection that no call used, for too long."""
+        is_used = self._answer is not None
+        left = self._moved_at + (self._timeout_seconds if is_used else IDLE_SECONDS) - self._loop.time()
+        if left > 0:
+            self._timer = self._loop.call_later(left, self._look_at_time)
+        elif self._answer is None:
+            self.close()
+        elif not self._answer.done():
+            self._answer.set_exception(TimeoutError("timed out"))
+
     @property
     def is_stale(self) -> bool:
-        """Of one that broke: whether the server had closed it before the call, as far as one can tell."""
+        """Return whether the server can have closed a broken connection before the call."""
         return self.calls > 0 and not self._reader.has_begun
 
     @property
     def session(self) -> ssl.SSLSession | None:
-        """What a later connection resumes; of TLS 1.3 the server sends it after the handshake."""
+        """A session that a later connection resumes; of TLS 1.3 the server sends it after the handshake."""
         return self._socket.session if isinstance(self._socket, ssl.SSLSocket) else None
 
     @property
     def is_ended(self) -> bool:
-        """Whether the server closed it, or sent something that nobody asked for."""
-        if isinstance(self._socket, ssl.SSLSocket) and self._socket.pending():
+        """Return whether the server closed it, or sent something that nobody asked for."""
+        if isinstance(self._socket, ssl.SSLSocket | TlsInTls) and self._socket.pending():
             return True
         return bool(self._look.poll(0))
 
     def close(self) -> None:
+        """Close it. Idempotent."""
+        if not self.is_open:
+            return
+        self.is_open = False
+        self._timer.cancel()
+        self._loop.remove_reader(self._socket.fileno())
+        self._watch_for_room(is_wanted=False)
+        self.close_socket()
+        self._ended(self)
+        IO.release(self._loop)
+
+    def close_socket(self) -> None:
         with contextlib.suppress(OSError):
             self._socket.close()
 
 
 class Connections:
-    """Those to one endpoint. Thread-safe.
+    """Kept connections to one endpoint. Mutable; for the I/O thread, but for ``close``.
 
     Args:
-        trust: makes the context of TLS when the first connection is opened.
         kept: how many are kept open while nobody uses them.
     """
 
-    def __init__(
-        self,
-        address: Address,
-        *,
-        trust: Callable[[], ssl.SSLContext],
-        kept: int,
-        connect_timeout_seconds: float,
-    ) -> None:
-        self._address = address
-        self._trust = trust
+    def __init__(self, way: Way, *, kept: int) -> None:
+        self.way = way
         self._kept = kept
-        self._connect_timeout = connect_timeout_seconds
-        self._context: ssl.SSLContext | None = None
         self._session: ssl.SSLSession | None = None
-        self._idle: deque[Connection] = deque()
-        """The one that was used last comes last. Under the lock, like all that is assigned below."""
-        self._open = weakref.WeakSet[Connection]()
-        """Those in use, too."""
+        self._idle: list[Connection] = []
+        """The one that was used last comes last."""
+        self._open: set[Connection] = set()
+        """All that are open, in use or not."""
         self._closed = False
-        self._lock = threading.Lock()
         _all.add(self)
-        weakref.finalize(self, _close_all, self._idle)  # of a client that nobody closes
 
-    def kept(self) -> Connection | None:
-        """Take a connection that is open and silent; None if there is none. Does not block."""
-        while True:
-            with self._lock:
-                if not self._idle:
-                    return None
-                connection = self._idle.pop()
-            idle_seconds = time.monotonic() - connection.idle_since
-            if idle_seconds < IDLE_SECONDS and not connection.is_ended:
+    def take(self) -> Connection | None:
+        """Take a connection that is open and silent; None if there is none."""
+        while self._idle:
+            connection = self._idle.pop()
+            if not connection.is_ended:
                 return connection
             connection.close()
+        return None
 
-    def open(self) -> Connection:
-        """Open a connection; blocks.
-
-        Raises:
-            OSError: in particular ssl.SSLError, socket.gaierror, and TimeoutError after ``connect_timeout``.
-        """
-        host, port, is_secure = self._address
-        plain = socket.create_connection((host, port), self._connect_timeout)
+    async def open(self) -> Connection:
+        """Open a connection. Raises BotoCoreError."""
+        opening = IO.submit(partial(self.way.open, self._session))
         try:
-            plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            plain.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-            connection = Connection(self._secured(plain) if is_secure else plain)
-        except BaseException:
-            plain.close()
+            opened = await asyncio.wrap_future(opening)
+        except asyncio.CancelledError:
+            opening.add_done_callback(_close_opened)
             raise
-        with self._lock:
-            self._open.add(connection)
+        connection = Connection(opened, self._forget)
+        self._open.add(connection)
         return connection
-
-    def _secured(self, plain: socket.socket) -> ssl.SSLSocket:
-        with self._lock:
-            if self._context is None:
-                self._context = self._trust()
-            context, session = self._context, self._session
-        return context.wrap_socket(plain, server_hostname=self._address.host, session=session)
 
     def give_back(self, connection: Connection) -> None:
         """Keep a connection whose reply was read, unless there are enough."""
-        connection.idle_since = time.monotonic()
-        session = connection.session if connection.calls == 1 else None
-        surplus = []
-        with self._lock:
-            self._session = session or self._session
+        if connection.calls == 1:
+            self._session = connection.session or self._session
+        if not connection.is_open:
+            return
+        if self._closed or len(self._idle) >= self._kept:
+            connection.close()
+        else:
             self._idle.append(connection)
-            while self._idle and (
-                self._closed
-                or len(self._idle) > self._kept
-                or connection.idle_since - self._idle[0].idle_since >= IDLE_SECONDS
-            ):
-                surplus.append(self._idle.popleft())
-        for each in surplus:
-            each.close()
 
-    def drop(self, connection: Connection) -> None:
-        """Close a connection that ended, unless a call uses it."""
-        with self._lock:
-            if connection in self._idle and connection.is_ended:
-                self._idle.remove(connection)
-                connection.close()
+    def drop_idle(self) -> None:
+        """Close those that nobody uses now."""
+        for each in list(self._idle):
+            each.close()
 
     def close(self) -> None:
         """Close those that nobody uses now, and the others when they are given back."""
-        with self._lock:
-            self._closed = True
-        self.drop_all()
+        self._closed = True
+        if self._open:
+            IO.run(self._close())
 
-    def drop_all(self) -> None:
-        """Close those that nobody uses now."""
-        with self._lock:
-            _close_all(self._idle)
+    async def _close(self) -> None:
+        self.drop_idle()
+
+    def _forget(self, connection: Connection) -> None:
+        self._open.discard(connection)
+        if connection in self._idle:
+            self._idle.remove(connection)
 
     def forget_in_child(self) -> None:
         """Close a forked child's copies of its parent's connections.
@@ -235,15 +246,16 @@ class Connections:
         It must not use them, nor keep them open: one that the parent closes would go on waking the parent's
         selector, which could no longer look away from it.
         """
-        self._lock = threading.Lock()  # another thread may have held it at the fork
+        for each in self._open:
+            each.is_open = False
+            each.close_socket()
+        self._open.clear()
         self._idle.clear()
-        for each in list(self._open):
-            each.close()
 
 
-def _close_all(connections: deque[Connection]) -> None:
-    while connections:
-        connections.pop().close()
+def _close_opened(opening: "Future[Opened]") -> None:
+    if not opening.cancelled() and opening.exception() is None:
+        opening.result().close()
 
 
 _all: Final = weakref.WeakSet[Connections]()

@@ -6,18 +6,17 @@ https://www.rfc-editor.org/rfc/rfc9112
 """
 
 from collections.abc import Callable, Mapping
-from io import BufferedReader, RawIOBase
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 _END: Final = b"\r\n"
 _HEAD_END: Final = b"\r\n\r\n"
 KEPT_BYTES: Final = 16 * 1024
 """The buffer of a connection: a head, an answer without records, a record of TLS."""
-_LONG_BYTES: Final = 128 * 1024
 _MAX_HEAD_BYTES: Final = 64 * 1024
 _MAX_BODY_BYTES: Final = 256 * 1024 * 1024
 """Far more than a page of Kinesis: a page has 10 MiB of data, and base64 and keys."""
 _MAX_SIZE_LINE_BYTES: Final = 1_024
+_LONGEST_REASON: Final = 100
 _SWITCHING, _OK = 101, 200
 _BODILESS: Final = frozenset({204, 304})
 
@@ -30,6 +29,12 @@ def request_start(method: str, target: str, headers: Mapping[str, str]) -> bytes
     """Return what several requests begin with; `request` makes one of it."""
     lines = [f"{method} {target} HTTP/1.1", *(f"{name}: {value}" for name, value in headers.items())]
     return "\r\n".join(lines).encode("latin-1")
+
+
+def tunnel_request(host: str, port: int, headers: Mapping[str, str]) -> bytes:
+    """Return what asks a proxy to connect to a host."""
+    target = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+    return request_start("CONNECT", target, {"Host": target, **headers}) + _HEAD_END
 
 
 def request(start: bytes, authorization: str, body: bytes) -> bytes:
@@ -68,17 +73,17 @@ class ReplyReader:
 
     def _begin(self) -> None:
         self._filled = 0
-        """Of the kept buffer while the head comes; of the body after it."""
-        self._head: _Head | None = None
+        """Bytes received: of the head in the kept buffer, then of the body."""
+        self._head: Head | None = None
         self._body = bytearray()
         self._body_view = memoryview(b"")
         self._begun_with = b""
-        """What of the body came with the head."""
+        """The part of the body that came with the head."""
         self._chunks: Chunks | None = None
 
     @property
     def has_begun(self) -> bool:
-        """Whether anything came of the answer."""
+        """Return whether any byte of the answer has come."""
         return self._filled > 0 or self._head is not None
 
     def space(self) -> memoryview:
@@ -92,25 +97,6 @@ class ReplyReader:
             self._filled = len(self._begun_with)
             self._body_view[: self._filled] = self._begun_with
         return self._body_view[self._filled :]
-
-    @property
-    def has_long_body(self) -> bool:
-        """Whether ``long_body`` reads the rest with less CPU; before ``space`` is asked for it."""
-        length = None if self._head is None or self._body else self._head.length
-        return length is not None and length >= _LONG_BYTES
-
-    def long_body(self, receive_into: Callable[[memoryview], int]) -> Reply:
-        """Read the rest of a body from a source that blocks. Raises like ``received``, and what the source raises.
-
-        No buffer is filled with zeros first: that takes a third of the CPU of receiving 10 MB.
-        """
-        assert self._head is not None
-        assert self._head.length is not None
-        length = self._head.length
-        body = BufferedReader(_Rest(self._begun_with, length, receive_into), _LONG_BYTES).read(length)
-        if len(body) < length:
-            raise ConnectionError(f"expected {length} bytes, got {len(body)}")
-        return self._finished(body, is_alone=True)
 
     def received(self, count: int) -> Reply | None:
         """Take what was received; 0: the server sends no more.
@@ -129,14 +115,11 @@ class ReplyReader:
         if count == 0:
             raise ConnectionError(f"expected an answer, got {self._filled} bytes of its head and the end")
         self._filled += count
-        while (end := self._kept.find(_HEAD_END, 0, self._filled)) >= 0:
-            head = _Head.of(bytes(self._view[:end]))
-            rest = bytes(self._view[end + len(_HEAD_END) : self._filled])
-            if head.status >= _OK:
-                return self._head_read(head, rest)
-            # 100 Continue and the like announce the answer.
-            self._view[: len(rest)] = rest
-            self._filled = len(rest)
+        read = _head_in(bytes(self._view[: self._filled]))
+        if isinstance(read, tuple):
+            return self.body_follows(*read)
+        self._view[: len(read)] = read
+        self._filled = len(read)
         if self._filled == len(self._kept):
             self._grow()
         return None
@@ -149,7 +132,8 @@ class ReplyReader:
         self._kept = self._kept + bytearray(len(self._kept))
         self._view = memoryview(self._kept)
 
-    def _head_read(self, head: "_Head", rest: bytes) -> Reply | None:
+    def body_follows(self, head: "Head", rest: bytes) -> Reply | None:
+        """Take a head that was read, and what came with it; return like ``received``."""
         self._head = head
         length = head.length
         if length is None:
@@ -191,32 +175,40 @@ class ReplyReader:
         return reply
 
 
-class _Rest(RawIOBase):
-    """A body: what came of it already, and what is received then; never more than its length."""
+def read_head(receive: Callable[[], bytes]) -> "tuple[Head, bytes]":
+    """Read the head of an answer, and what comes with it, from a source that blocks; it returns b"" at its end.
 
-    def __init__(self, begun_with: bytes, length: int, receive_into: Callable[[memoryview], int]) -> None:
-        self._begun_with = begun_with
-        self._left = length
-        self._receive_into = receive_into
-
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, buffer: Any) -> int:
-        if self._begun_with:
-            count = min(len(self._begun_with), len(buffer))
-            buffer[:count] = self._begun_with[:count]
-            self._begun_with = self._begun_with[count:]
-        elif self._left == 0:
-            return 0
-        else:
-            count = self._receive_into(buffer[: self._left])
-        self._left -= count
-        return count
+    Raises:
+        ProtocolError: the answer has an unexpected form.
+        ConnectionError: it ends too early.
+    """
+    data = b""
+    while True:
+        piece = receive()
+        if not piece:
+            raise ConnectionError(f"expected an answer, got {len(data)} bytes of its head and the end")
+        read = _head_in(data + piece)
+        if isinstance(read, tuple):
+            return read
+        if len(read) >= _MAX_HEAD_BYTES:
+            raise ProtocolError(f"expected the head of an answer, got {len(read)} bytes without its end")
+        data = read
 
 
-class _Head(NamedTuple):
+def _head_in(data: bytes) -> "tuple[Head, bytes] | bytes":
+    """Return the head and what follows it; or, if the head is not whole, what was received of it."""
+    while (end := data.find(_HEAD_END)) >= 0:
+        head, rest = Head.of(data[:end]), data[end + len(_HEAD_END) :]
+        if head.status >= _OK:
+            return head, rest
+        data = rest  # 100 Continue and the like announce the answer
+    return data
+
+
+class Head(NamedTuple):
     status: int
+    reason: str
+    """The server's words for the status, without control characters."""
     headers: dict[str, str]
     length: int | None
     """None: the body comes in chunks, or ends with the connection."""
@@ -224,7 +216,7 @@ class _Head(NamedTuple):
     closes: bool
 
     @classmethod
-    def of(cls, head: bytes) -> "_Head":
+    def of(cls, head: bytes) -> "Head":
         first, *lines = head.decode("latin-1").split("\r\n")
         version, _, rest = first.partition(" ")
         code = rest[:3]
@@ -242,25 +234,28 @@ class _Head(NamedTuple):
             name, value = name.lower(), value.strip()
             headers[name] = f"{headers[name]}, {value}" if name in headers else value
         status, coding = int(code), headers.get("transfer-encoding")
+        reason = "".join(filter(str.isprintable, rest[4:_LONGEST_REASON]))
         if status == _SWITCHING or coding not in {None, "chunked", "Chunked"}:
             raise ProtocolError(f"expected an answer of HTTP/1.1, got status {status} coded as {coding!r}")
         connection = headers.get("connection", "").lower()
         closes = "close" in connection or (version == "HTTP/1.0" and "keep-alive" not in connection)
         if coding is not None:
-            # A length beside it is void, and a sign that someone on the way understands HTTP in another way.
-            return cls(status, headers, None, is_chunked=True, closes=closes or "content-length" in headers)
+            # A length in addition is void, and a sign that someone on the way understands HTTP in another way.
+            return cls(
+                status, reason, headers, None, is_chunked=True, closes=closes or "content-length" in headers
+            )
         if status in _BODILESS:
-            return cls(status, headers, 0, is_chunked=False, closes=closes)
+            return cls(status, reason, headers, 0, is_chunked=False, closes=closes)
         length = headers.get("content-length")
         if length is None:
-            return cls(status, headers, None, is_chunked=False, closes=True)
+            return cls(status, reason, headers, None, is_chunked=False, closes=True)
         if (
             not (length.isascii() and length.isdecimal())
             or len(length) > len(str(_MAX_BODY_BYTES))
             or int(length) > _MAX_BODY_BYTES
         ):
             raise ProtocolError(f"expected a length of up to {_MAX_BODY_BYTES} bytes, got {length[:40]!r}")
-        return cls(status, headers, int(length), is_chunked=False, closes=closes)
+        return cls(status, reason, headers, int(length), is_chunked=False, closes=closes)
 
 
 class Chunks:
@@ -275,7 +270,7 @@ class Chunks:
 
     @property
     def rest(self) -> int:
-        """How many bytes came after the end."""
+        """The number of bytes after the end."""
         return len(self._coded)
 
     def taken(self, data: bytes) -> bytes:

@@ -55,7 +55,7 @@ SIGNATURE_REFUSED: Final = frozenset(
 """Codes of errors about the keys of a signature, or its time."""
 
 
-class Credentials(Protocol):
+class SigningKeys(Protocol):
     """botocore's ``ReadOnlyCredentials``; only those with both keys can sign."""
 
     @property
@@ -90,8 +90,8 @@ def text(value: str | bytes) -> str:
     return value.decode("latin-1") if isinstance(value, bytes) else value
 
 
-class Place(NamedTuple):
-    """What the requests to one place share."""
+class RequestTemplate(NamedTuple):
+    """The parts that the requests to one endpoint share."""
 
     method: str
     target: str
@@ -101,8 +101,8 @@ class Place(NamedTuple):
     scope: Scope
 
     @classmethod
-    def of(cls, method: str, url: str, headers: Mapping[str, Any]) -> "Place | None":
-        """Return the place of a request that botocore signed; None if the request is unusual."""
+    def of(cls, method: str, url: str, headers: Mapping[str, Any]) -> "RequestTemplate | None":
+        """Return what a request that botocore signed shares with others; None if it is unusual."""
         parts, scope = urlsplit(url), Scope.of(text(headers.get("Authorization", "")))
         if (
             scope is None
@@ -112,18 +112,18 @@ class Place(NamedTuple):
             return None
         shared = {name: text(value) for name, value in headers.items() if name.lower() not in _OF_ONE_CALL}
         target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
-        return cls(method, target, {"Host": _host(parts), "Accept-Encoding": "identity", **shared}, scope)
+        return cls(method, target, {"Host": host_of(parts), "Accept-Encoding": "identity", **shared}, scope)
 
 
 class SigningSecond:
-    """Signs the requests to one place that are made in one second with the same credentials. Shows no secrets.
+    """Signs the requests of one template that are made in one second with the same credentials. Shows no secrets.
 
-    ``headers`` are those to send: the place's, and the date and the token.
+    ``headers`` are those to send: the template's, and the date and the token.
     """
 
-    def __init__(self, place: Place, credentials: Credentials, now: float) -> None:
+    def __init__(self, template: RequestTemplate, credentials: SigningKeys, now: float) -> None:
         stamp = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime(now))
-        self.headers = {**place.headers, _DATE: stamp}
+        self.headers = {**template.headers, _DATE: stamp}
         if credentials.token:
             self.headers[_TOKEN] = credentials.token
         signed = {
@@ -132,9 +132,9 @@ class SigningSecond:
             if name.lower() not in _UNSIGNED
         }
         names = sorted(signed)
-        path, _, query = place.target.partition("?")
+        path, _, query = template.target.partition("?")
         lines = (
-            place.method,
+            template.method,
             quote(normalize_url_path(path), safe="/~"),
             "&".join(
                 "=".join(pair)
@@ -145,7 +145,7 @@ class SigningSecond:
             ";".join(names),
             "",
         )
-        day, (region, service) = stamp[:8], place.scope
+        day, (region, service) = stamp[:8], template.scope
         scope = f"{day}/{region}/{service}/aws4_request"
         self._request = sha256("\n".join(lines).encode())
         self._to_sign = f"{_ALGORITHM}\n{stamp}\n{scope}\n"
@@ -161,7 +161,8 @@ class SigningSecond:
         return self._authorization + hmac.digest(self._key, to_sign.encode(), "sha256").hex()
 
 
-def _host(parts: SplitResult) -> str:
+def host_of(parts: SplitResult) -> str:
+    """Return the Host header of requests to a URL."""
     host = f"[{parts.hostname}]" if ":" in str(parts.hostname) else str(parts.hostname)
     return host if parts.port in {None, _DEFAULT_PORTS[parts.scheme]} else f"{host}:{parts.port}"
 

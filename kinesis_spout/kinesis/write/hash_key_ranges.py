@@ -1,4 +1,4 @@
-"""Which shard a record goes to: the one whose range of hash keys holds the MD5 of its partition key.
+"""The shard that a record goes to: the one whose range of hash keys holds the MD5 of its partition key.
 
 https://docs.aws.amazon.com/streams/latest/dev/key-concepts.html#partition-key
 """
@@ -27,7 +27,7 @@ def hash_key(partition_key: str, explicit_hash_key: str | None = None) -> int:
 
 
 def is_hash_key(text: str) -> bool:
-    """Whether PutRecords accepts a text as an explicit hash key: a decimal number below 2^128."""
+    """Return whether PutRecords accepts a text as an explicit hash key: a decimal number below 2^128."""
     return bool(_HASH_KEY.fullmatch(text)) and int(text) < _HASH_KEYS
 
 
@@ -42,7 +42,7 @@ class HashKeyRanges:
         self._shard_ids = [shard_id for _, shard_id in ranges] or [WHOLE_STREAM]
         self._shard_of_key: dict[str, str] = {}
         self.are_whole: Final = self._have_no_gaps()
-        """Whether each hash key lies in a listed, open shard: during a resharding some may not."""
+        """True if each hash key lies in a listed, open shard: during a resharding some may not."""
 
     @classmethod
     def unknown(cls) -> Self:
@@ -87,10 +87,10 @@ class HashKeyRanges:
         return bool(self._ranges)
 
     def are_older_than(self, shard_id: str) -> bool:
-        """Whether the shard was made since; never for ``unknown`` ranges."""
+        """Return whether the shard was made since; never for ``unknown`` ranges."""
         return self.are_known and shard_id not in self._ranges
 
     def lies_in(self, hash_key: int, shard_id: str) -> bool:
-        """Whether a shard, open or closed, is known to hold the hash key."""
+        """Return whether a shard, open or closed, is known to hold the hash key."""
         first, last = self._ranges.get(shard_id, (0, -1))
         return first <= hash_key <= last

@@ -23,7 +23,7 @@ from kinesis_spout.kinesis.aggregated_record import (
     tags_of,
 )
 from kinesis_spout.kinesis.write.hash_key_ranges import HashKeyRanges, hash_key
-from kinesis_spout.model.trace_context import TraceContext
+from kinesis_spout.model.record import TraceContext
 
 if TYPE_CHECKING:
     from mypy_boto3_kinesis.type_defs import PutRecordsRequestEntryTypeDef
@@ -37,14 +37,14 @@ MAX_RECORD_BYTES: Final = 10 * 1024 * 1024
 """No stream takes more: data before base64, and key."""
 MAX_KEY_CHARACTERS: Final = 256
 AGGREGATE_KEY: Final = "a"
-"""Of an aggregated record. It has no meaning: the explicit hash key decides on the shard. The KPL's
+"""The key of an aggregated record. It has no meaning: the explicit hash key decides on the shard. The KPL's
 choice."""
 
 T = TypeVar("T")
 
 
 class PutOrder(StrEnum):
-    """Which order of records holds when Kinesis refuses some."""
+    """The order of records that holds when Kinesis refuses some."""
 
     UNORDERED = "unordered"
     """Calls are full. A refused record comes after the later ones of its key in the same call."""
@@ -60,7 +60,7 @@ class Entry(msgspec.Struct, frozen=True):
     explicit_hash_key: str | None = None
     """Decides on the shard instead of the key's hash: a decimal number below 2^128."""
     row: int = 0
-    """Where its owner has it from; not sent to Kinesis."""
+    """The place its owner has it from; not sent to Kinesis."""
     trace: TraceContext | None = None
     """Sent in an aggregated record only, as tags: an ordinary record has no place for it."""
 
@@ -83,12 +83,12 @@ class Entry(msgspec.Struct, frozen=True):
 
     @property
     def is_gone(self) -> bool:
-        """Whether its owner has given it up while it waited: it must not be sent any more."""
+        """True if its owner has given it up while it waited: it must not be sent any more."""
         return False
 
     @property
     def count(self) -> int:
-        """How many user records it is."""
+        """The number of user records that it is."""
         return 1
 
     @property
@@ -195,7 +195,7 @@ class CallLimits:
 
 
 class CallBatch:
-    """What goes into one call. Mutable."""
+    """The records of one call. Mutable."""
 
     def __init__(self, limits: CallLimits) -> None:
         self._limits = limits

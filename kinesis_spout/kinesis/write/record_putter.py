@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final
 
 from kinesis_spout.kinesis.calls import ResourceNotFound, expected, stream_arguments, translated
 from kinesis_spout.kinesis.lister import KinesisShardLister
-from kinesis_spout.kinesis.retry_policy import RetryPolicy, Tries
+from kinesis_spout.kinesis.retry_policy import CallRetryPolicy, Tries
 from kinesis_spout.kinesis.write.hash_key_ranges import HashKeyRanges
 from kinesis_spout.kinesis.write.put_records import (
     COMMON_RECORD_BYTES,
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from mypy_boto3_kinesis.type_defs import PutRecordsResultEntryTypeDef as Result
 
 LISTING_SECONDS: Final = 5.0
-"""How long ListShards is tried. The stream can be written without it."""
+"""The time for which ListShards is tried. The stream can be written without it."""
 MAX_BUFFERED_RECORDS: Final = 10_000
 MAX_BUFFERED_BYTES: Final = 32 * 1024 * 1024
 
@@ -47,7 +47,7 @@ _log = logging.getLogger(__name__)
 class PutCalls:
     """Calls that put records on one stream (a name or an ARN). Thread-safe, like the client."""
 
-    def __init__(self, client: "KinesisClient", stream: str, retry_policy: RetryPolicy) -> None:
+    def __init__(self, client: "KinesisClient", stream: str, retry_policy: CallRetryPolicy) -> None:
         self._client = client
         self._stream = stream
         self._retry_policy = retry_policy
@@ -57,7 +57,7 @@ class PutCalls:
 
     @property
     def seconds(self) -> Counted:
-        """How long calls took, those that failed as well."""
+        """The durations of the calls, failed ones included."""
         with self._measuring:
             return self._seconds.counted()
 
@@ -112,9 +112,9 @@ class PutCounts:
     taken_bytes: int = 0
     """Their data and keys."""
     refused: int = 0
-    """How many were given to ``on_refused``."""
+    """Records given to ``on_refused``."""
     sent: int = 0
-    """How many were in calls; one that was put again counts again."""
+    """Records in calls; one that was put again counts again."""
 
 
 class RecordPutter:
@@ -134,7 +134,7 @@ class RecordPutter:
         client: "KinesisClient",
         stream: str,
         *,
-        retry_policy: RetryPolicy,
+        retry_policy: CallRetryPolicy,
         limits: CallLimits | None = None,
         order: PutOrder = PutOrder.UNORDERED,
         on_refused: OnRefused | None = None,
@@ -225,7 +225,7 @@ class RecordPutter:
 
 
 def put_all(
-    client: "KinesisClient", stream: str, entries: Iterable[Entry], retry_policy: RetryPolicy
+    client: "KinesisClient", stream: str, entries: Iterable[Entry], retry_policy: CallRetryPolicy
 ) -> None:
     """Put every entry on the stream (a name or an ARN) before returning. At least once.
 
@@ -245,7 +245,7 @@ def is_too_much(records: int, size_bytes: int) -> bool:
 
 
 def is_about_its_size(batch: Sequence[Puttable], error: KinesisError) -> bool:
-    """Whether one large record was refused as such: other failures of calls have another type."""
+    """Return whether one large record was refused as such: other failures of calls have another type."""
     return len(batch) == 1 and batch[0].size_bytes > COMMON_RECORD_BYTES and type(error) is KinesisError
 
 

@@ -1,4 +1,4 @@
-"""How fast records go to a shard that refuses some: AWS's limits at first, then what the shard takes.
+"""The pace at which records go to a shard that refuses some: AWS's limits at first, then what the shard takes.
 
 AWS takes 1,000 records and 1 MiB a second for each shard, from all producers together. A pace is a part of
 that, or a multiple for a service that takes more: two token buckets, of records and of bytes, that fill at
@@ -26,27 +26,27 @@ BYTES_PER_SECOND: Final = 1024 * 1024
 """https://docs.aws.amazon.com/streams/latest/dev/service-sizes-and-limits.html"""
 
 _BEGIN_AT: Final = 0.98
-"""Of AWS's rates: clocks and calls are not quite even."""
+"""The share of AWS's rates to begin with: clocks and calls are not quite even."""
 _SLOWEST: Final = 0.02
 _FASTEST: Final = 100.0
 _HELD_SECONDS: Final = 0.5
 """Capacity of a bucket: a call may be this late without loss of rate."""
 _CALL_SECONDS: Final = 0.1
-"""How much is gathered for a call, or half of it for a call that is made anyway."""
+"""The time for which records are gathered for a call, or half of it for a call that is made anyway."""
 _WINDOW_SECONDS: Final = 1.0
 _IN_FLIGHT_SECONDS: Final = 0.25
-"""How long, roughly, answers still come for calls made before a change."""
+"""The time for which, roughly, answers still come for calls made before a change."""
 _BASE_WINDOWS: Final = 5
 _STRAY: Final = 10
 _STRAY_SHARE: Final = 0.1
-"""So few refusals say nothing of the rate of a shard that was free."""
+"""Refusals that say nothing of the rate of a shard that was free."""
 _A_RECORD: Final = 0.9
-"""Of a token: sums of times are not exact."""
+"""The part of a token that is enough: sums of times are not exact."""
 _FIRST_STEP: Final = 0.01
 _NOW_SECONDS: Final = 1e-9
 _BOLD_STEP: Final = 0.125
 _NOT_SLOWED: Final = (1.0, inf, inf)
-"""How much it was last slowed down, the share refused then, and the share hoped for."""
+"""The factor by which it was last slowed down, the share refused then, and the share hoped for."""
 _SHORTEST_HOLD: Final = 4
 _LONGEST_HOLD: Final = 32
 
@@ -64,7 +64,7 @@ class ShardPace:
         self._taken = self._refused = 0
         self._shares: deque[float] = deque(maxlen=_BASE_WINDOWS)
         self._was_short = False
-        """Whether records had to wait for tokens in this window."""
+        """True if records had to wait for tokens in this window."""
         self._hold = _SHORTEST_HOLD
         self._held = 0
         self._step = 0.0
@@ -73,11 +73,11 @@ class ShardPace:
 
     @property
     def is_over(self) -> bool:
-        """Whether the shard can be free again: all was taken lately, and nothing had to wait."""
+        """True if the shard can be free again: all was taken lately, and nothing had to wait."""
         return self._idle_windows > (0 if self.scale == inf else _BASE_WINDOWS)
 
     def allows(self, now: float) -> bool:
-        """Whether a record may go now, if none waits before it."""
+        """Return whether a record may go now, if none waits before it."""
         if self.scale == inf:
             return True
         self._fill(now)
@@ -87,7 +87,7 @@ class ShardPace:
         return False
 
     def is_worth_a_call(self, waiting: int, now: float) -> bool:
-        """Whether so many waiting records may join a call made now; they go while the pace ``allows``."""
+        """Return whether so many waiting records may join a call made now; they go while the pace ``allows``."""
         return self.scale == inf or self.ready_at(waiting, now, part=0.5) == -inf
 
     def ready_at(self, waiting: int, now: float, part: float = 1.0) -> float:
@@ -240,7 +240,7 @@ class RefusingShard:
         self.pace.answered(taken, records, now, shards=shards)
 
     def takes_all(self, now: float) -> bool:
-        """Whether it neither rests nor has a pace: it refused too little."""
+        """Return whether it neither rests nor has a pace: it refused too little."""
         return self.rests_until <= now and self.pace.scale == inf
 
     def ready_at(self, now: float, records: int) -> float:

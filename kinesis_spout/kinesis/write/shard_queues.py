@@ -39,7 +39,7 @@ class ShardQueue:
         self.records: deque[Entry] = deque()
         self.size_bytes = 0
         self.behind = self.behind_bytes = 0
-        """How many more wait for an earlier record of their key to end, and what they weigh."""
+        """The number that wait for an earlier record of their key to end, and their size."""
 
     def pop(self) -> None:
         self.size_bytes -= self.records.popleft().size_bytes
@@ -83,14 +83,14 @@ class ShardQueues:
 
     @property
     def waiting(self) -> int:
-        """How many records of Kinesis are held, without those in calls; roughly, if they are aggregated."""
+        """The number of Kinesis records held, without those in calls; roughly, if they are aggregated."""
         if self._aggregate_bytes is None:
             return self._count
         return -(-self._size_bytes // self._aggregate_bytes)
 
     @property
     def waiting_bytes(self) -> int:
-        """What they take in memory, roughly."""
+        """Their size in memory, roughly."""
         return self._size_bytes + (0 if self._aggregate_bytes is None else _PYTHON_BYTES * self._count)
 
     @property
@@ -113,12 +113,12 @@ class ShardQueues:
 
     @property
     def has_ready(self) -> bool:
-        """Whether ``take`` may return something although no refusing shard is due."""
+        """True if ``take`` may return something although no refusing shard is due."""
         return bool(self._turns)
 
     @property
     def has_a_full_call(self) -> bool:
-        """Whether what may go now fills a call, or the part of one that a refusing shard takes at a time."""
+        """True if what may go now fills a call, or the part of one that a refusing shard takes at a time."""
         most_bytes = self._limits.size_bytes
         most = self._limits.records
         if self._aggregate_bytes is not None:

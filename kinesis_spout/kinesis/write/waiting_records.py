@@ -31,7 +31,7 @@ from collections.abc import Container, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from kinesis_spout.kinesis.calls import ERRORS_BY_CODE
-from kinesis_spout.kinesis.retry_policy import RetryPolicy, Tries
+from kinesis_spout.kinesis.retry_policy import CallRetryPolicy, Tries
 from kinesis_spout.kinesis.write.hash_key_ranges import HashKeyRanges
 from kinesis_spout.kinesis.write.put_records import (
     Aggregate,
@@ -51,10 +51,10 @@ _log = logging.getLogger(__name__)
 
 class Settled(NamedTuple):
     taken: "list[tuple[Puttable, Result]]"
-    """What is on the stream now, each with its answer."""
+    """The records on the stream now, each with its answer."""
     given_up: list[tuple[list[Puttable], KinesisError]]
-    """What is not put again: of shards that took nothing until the deadline, or with errors that do not pass.
-    The rest waits again."""
+    """Records that are not put again: of shards that took nothing until the deadline, or with errors that do
+    not pass. The rest waits again."""
 
 
 class WaitingRecords(ShardQueues):
@@ -74,7 +74,7 @@ class WaitingRecords(ShardQueues):
         self,
         work: str,
         *,
-        retry_policy: RetryPolicy,
+        retry_policy: CallRetryPolicy,
         limits: CallLimits,
         order: PutOrder,
         aggregate_bytes: int | None = None,
@@ -85,17 +85,17 @@ class WaitingRecords(ShardQueues):
         self._aggregates = aggregate_bytes is not None
         self._is_listed = False
         self._was_in_vain = False
-        """Whether the shards were listed again, and had not changed."""
+        """True if the shards were listed again, and had not changed."""
 
     # Which shards there are.
 
     @property
     def needs_shards(self) -> bool:
-        """Whether the shards must be listed before anything is taken."""
+        """True if the shards must be listed before anything is taken."""
         return self._aggregate_bytes is not None and not self._is_listed
 
     def must_list(self, results: "Sequence[Result]") -> bool:
-        """Whether the shards must be listed before these answers are settled."""
+        """Return whether the shards must be listed before these answers are settled."""
         if self._aggregate_bytes is not None:
             return self._names_a_new_shard(results)
         if any(result.get("ErrorCode") for result in results):

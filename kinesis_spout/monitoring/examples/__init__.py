@@ -1,4 +1,4 @@
-"""What to begin a monitor with: alert rules for Prometheus and a dashboard for Grafana, both on the table's names.
+"""Alert rules for Prometheus and a dashboard for Grafana to begin with, both on the table's names.
 
 They are files of the package; ``kinesis-spout metrics --alerts`` and ``--dashboard`` print them. Copy them, and
 set the thresholds that fit your records.

@@ -1,4 +1,4 @@
-"""What living members say of themselves, where their member nodes name an address: ``GET /status``.
+"""Asks living members over HTTP, where their member nodes name an address: ``GET /status``.
 
 Only such addresses are asked. An answer is text of another process: it is bounded, and what it does not say, or
 says in another form, is unknown.
@@ -47,7 +47,7 @@ class LiveRetry(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class LiveComponent(msgspec.Struct, frozen=True, kw_only=True):
-    """What a component of a topology has done."""
+    """The counts of a component of a topology."""
 
     executed: int | None = None
     emitted: int | None = None
@@ -59,7 +59,7 @@ class LiveComponent(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def latency_millis(self) -> float | None:
-        """Of a bolt to execute a tuple; of a spout until the tree of one is complete."""
+        """The time of a bolt for a tuple, or of a spout until the tree of one is complete."""
         return self.execute_latency or self.complete_latency
 
 
@@ -83,7 +83,7 @@ class LiveStatus(msgspec.Struct, frozen=True, kw_only=True):
     retrying: tuple[LiveRetry, ...] | None = None
     """None where it does not say."""
     components: Mapping[str, LiveComponent] = {}
-    """Of a topology, as SVG."""
+    """By name; none if it runs no topology."""
     problem: str | None = None
 
 
@@ -99,22 +99,33 @@ def ask_members(members: Iterable[GroupMember], config: SpoutConfig) -> dict[str
 
 def ask(address: str, app: str, stream: str, member: str) -> LiveStatus:
     """Ask one member; a failure is a ``problem``."""
-    found = _ADDRESS.fullmatch(address)
-    if found is None:
+    if _ADDRESS.fullmatch(address) is None:
         return LiveStatus(problem="its member node names no address of the form host:port")
-    connection = http.client.HTTPConnection(
-        found["host"].strip("[]"), int(found["port"]), timeout=_TIMEOUT_SECONDS
-    )
+    path = f"/status?{urlencode({'app': app, 'stream': stream})}"
     try:
-        path = f"/status?{urlencode({'app': app, 'stream': stream})}"
-        connection.request("GET", path, headers={"Accept": "application/json"})
-        response = connection.getresponse()
-        if response.status != http.client.OK:
-            return LiveStatus(problem=f"{address} answers {response.status}")
-        status = _status(_chosen(msgspec.json.decode(_body(response)), member))
+        code, body = answer_of(address, path, _TIMEOUT_SECONDS)
+        if code != http.client.OK:
+            return LiveStatus(problem=f"{address} answers {code}")
+        status = _status(_chosen(msgspec.json.decode(body), member))
         return msgspec.structs.replace(status, shards=tuple(_of_stream(status.shards, stream)))
     except (OSError, http.client.HTTPException, RecursionError, ValueError) as error:
         return LiveStatus(problem=f"{address} does not answer as expected: {error!r}"[:300])
+
+
+def answer_of(address: str, path: str, timeout_seconds: float) -> tuple[int, bytes]:
+    """Ask an address, host:port, by no proxy; give the status and the body, which is bounded.
+
+    Raises OSError, HTTPException, and ValueError: it is no address, or the body is too large or too slow.
+    """
+    found = _ADDRESS.fullmatch(address)
+    if found is None:
+        raise ValueError(f"expected host:port, got {address!r}")
+    host, port = found["host"].strip("[]"), int(found["port"])
+    connection = http.client.HTTPConnection(host, port, timeout=timeout_seconds)
+    try:
+        connection.request("GET", path, headers={"Accept": "application/json"})
+        response = connection.getresponse()
+        return response.status, _body(response, timeout_seconds)
     finally:
         connection.close()
 
@@ -138,15 +149,15 @@ def _of_stream(shards: Iterable[LiveShard], stream: str) -> Iterator[LiveShard]:
             yield msgspec.structs.replace(shard, shard_id=shard_id)
 
 
-def _body(response: http.client.HTTPResponse) -> bytes:
-    deadline = time.monotonic() + _TIMEOUT_SECONDS
+def _body(response: http.client.HTTPResponse, timeout_seconds: float) -> bytes:
+    deadline = time.monotonic() + timeout_seconds
     body = bytearray()
     while chunk := response.read1(_CHUNK_BYTES):
         body += chunk
         if len(body) > _MAX_BYTES:
             raise ValueError(f"expected at most {_MAX_BYTES:,} bytes, got more")
         if time.monotonic() > deadline:
-            raise ValueError(f"expected all of it within {_TIMEOUT_SECONDS:g} s, got a part")
+            raise ValueError(f"expected all of it within {timeout_seconds:g} s, got a part")
     return bytes(body)
 
 

@@ -40,14 +40,14 @@ _STORE_PATIENCE_SECONDS: Final = 30.0
 _STREAM_PATIENCE_SECONDS: Final = 2.0
 _LIVE_PATIENCE_SECONDS: Final = 1.5
 _OLD_SECONDS: Final = 30.0
-"""What is older was read for somebody who does not look any more: a new reading is waited for."""
+"""An older reading was made for somebody who has left: a new one is waited for."""
 _UNWATCHED_SECONDS: Final = 60.0
 """After this time without a look the session with ZooKeeper ends."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class _Stored:
-    """What ZooKeeper says."""
+    """The state in ZooKeeper."""
 
     at: float
     group: GroupView
@@ -70,7 +70,7 @@ class Observation:
         self._moved: dict[str, tuple[SequenceNumber, float]] = {}
         """Each shard's checkpoint, and since when it is that."""
         self._sight: tuple[object, Sight] | None = None
-        """What was seen last, and of which readings it was made: all who look in a second share it."""
+        """The last sight, and the readings that it was made of: all who look in a second share it."""
         self._listing = Refreshed(self._list, _STREAM_SECONDS)
         self._stored = Refreshed(self._read_stored, _STORED_SECONDS)
         self._lags = Refreshed(self._read_lags, _STREAM_SECONDS)
@@ -79,7 +79,7 @@ class Observation:
         self._audit = Refreshed(partial(read_audit, world, config), _STORED_SECONDS)
 
     def look(self) -> Sight:
-        """How the application is now.
+        """Describe the application as it is now.
 
         Raises:
             NotBegun: it has not begun.
@@ -119,7 +119,7 @@ class Observation:
         return self._letters.ask(_STORE_PATIENCE_SECONDS).get()
 
     def audit(self) -> Sequence[AuditEntry]:
-        """What operators changed, the newest first. Raises like ``look``."""
+        """Return the operators' changes, the newest first. Raises like ``look``."""
         return list(reversed(self._audit.ask(_STORE_PATIENCE_SECONDS).get()))
 
     def next_records(self, shard_id: str, count: int) -> Sequence[Record]:

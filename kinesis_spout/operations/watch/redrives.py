@@ -45,7 +45,7 @@ class Redrive:
         self.ended_at: float | None = None
         self.state = RedriveState.COUNTING
         self.total: int | None = None
-        """How many letters were chosen; None while they are counted."""
+        """The number of chosen letters; None while they are counted."""
         self.done = 0
         self.error: Exception | None = None
         self.stopped_by: Operator | None = None

@@ -23,7 +23,7 @@ class Reading(Generic[T]):
     at: float = 0.0
     """When ``value`` was read; monotonic."""
     error: KinesisSpoutError | None = None
-    """Of the last try."""
+    """The error of the last try."""
 
     def get(self) -> T:
         """The value of the last try. Raises its error; NotReadYet: the first has not ended."""
@@ -58,7 +58,7 @@ class Refreshed(Generic[T]):
         self._due_at = monotonic()
         self._is_running = False
         self._is_outdated = False
-        """Whether something was changed since the reading began."""
+        """Something was changed since the reading began."""
 
     def ask(self, patience_seconds: float) -> Reading[T]:
         """The newest reading; if that is old, a new one, for which this waits so long."""
@@ -78,7 +78,7 @@ class Refreshed(Generic[T]):
             return self._reading
 
     def age(self) -> float:
-        """How old the value is, in seconds; infinite before the first."""
+        """Return the age of the value in seconds; infinite before the first."""
         with self._changed:
             return float("inf") if self._reading.value is None else self._monotonic() - self._reading.at
 

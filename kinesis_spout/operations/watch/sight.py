@@ -12,7 +12,7 @@ from kinesis_spout.operations.watch.live_status import LiveRetry, LiveShard, Liv
 from shard_state import OperatorPause, SequenceNumber
 
 _STILL_SECONDS: Final = 30.0
-"""A shard with a backlog whose checkpoint stands still for so long is told of; commits come every second or so."""
+"""A shard with a backlog needs attention after this time without a commit; usually one comes every second."""
 _MAX_CHARS: Final = 500
 _ALARMING: Final = frozenset(
     {ShardState.UNREADABLE, ShardState.GONE, ShardState.PAUSED, ShardState.PAUSED_BY_OPERATOR}
@@ -25,13 +25,13 @@ class ShardSight:
 
     view: ShardView
     live: LiveShard | None = None
-    """What its owner says of it."""
+    """Its owner's words."""
     unmoved_seconds: float = 0.0
-    """How long its checkpoint has stood still while it was looked at, with a backlog."""
+    """The time without a move of its checkpoint, while it was looked at and had a backlog."""
 
     @property
     def lag_millis(self) -> float | None:
-        """What its owner says, or what a read at its checkpoint said."""
+        """The lag by its owner's words, else by a read at its checkpoint."""
         if self.live is not None and self.live.lag_millis is not None:
             return self.live.lag_millis
         return self.view.lag_millis
@@ -44,7 +44,7 @@ class ShardSight:
 
     @property
     def has_backlog(self) -> bool:
-        """Whether records are known to lie behind its checkpoint."""
+        """Say whether records are known to lie behind its checkpoint."""
         return bool(self.lag_millis) or self.oldest_unread_millis is not None
 
     @property
@@ -95,9 +95,9 @@ class Sight:
     live: Mapping[str, LiveStatus] = field(default_factory=dict)
     """By member; those that name no address are not in it."""
     lags_age_seconds: float | None = None
-    """How old the lags are that were read from the stream; None if there are none."""
+    """The age of the lags that were read from the stream; None if there are none."""
     problems: Sequence[str] = ()
-    """What could not be read."""
+    """Errors of reading."""
 
     def shard(self, shard_id: str) -> ShardSight:
         for each in self.shards:
@@ -107,7 +107,7 @@ class Sight:
 
     @property
     def retrying(self) -> list[LiveRetry]:
-        """What waits for its retry: as its owner says, or as stored of a shard whose owner says nothing."""
+        """The records that wait for a retry: as their owner says, else as stored."""
         said = [each for status in self.live.values() for each in status.retrying or ()]
         telling = {name for name, status in self.live.items() if status.retrying is not None}
         stored = [

@@ -25,12 +25,12 @@ from kinesis_spout.model.errors import InvalidConfig, SpoolError
 from kinesis_spout.producer.spool.files import SpoolFiles
 from kinesis_spout.producer.spool.folder import SpoolFolder
 from kinesis_spout.producer.spool.port import Spooled
-from kinesis_spout.producer.spool.segment import line_of
+from kinesis_spout.producer.spool.spool_file import line_of
 
 _log = logging.getLogger(__name__)
 
 _FORGOTTEN_AT_ONCE: Final = 256
-"""So many confirmed records are removed at once; fewer after `_TIDY_SECONDS`."""
+"""The number of confirmed records that are removed at once; fewer after `_TIDY_SECONDS`."""
 _TIDY_SECONDS: Final = 0.5
 _DAY_SECONDS: Final = 86_400
 _LEAST_BYTES: Final = 64 * 1024
@@ -122,7 +122,7 @@ class DiskSpool:
 
     @property
     def size_bytes(self) -> int:
-        """What its files take on the disk, in bytes, with those that it took over."""
+        """The size of its files on the disk, in bytes, with those that it took over."""
         return self._files.size_bytes
 
     def append(self, *entries: Entry) -> int:

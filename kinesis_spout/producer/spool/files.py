@@ -17,9 +17,9 @@ from typing import Final
 from kinesis_spout.model.directories import sync_directory
 from kinesis_spout.model.errors import SpoolDamaged, SpoolError
 from kinesis_spout.model.logs import counted
-from kinesis_spout.producer.spool.folder import DAMAGED, FolderLock, SpoolFolder, files_in
+from kinesis_spout.producer.spool.folder import DAMAGED, FolderLock, SpoolFolder
 from kinesis_spout.producer.spool.port import Spooled
-from kinesis_spout.producer.spool.segment import SUFFIX, Segment, translated, unusable
+from kinesis_spout.producer.spool.spool_file import SUFFIX, Fsync, SpoolFile, fsync, translated, unusable
 
 _SEGMENT_BYTES: Final = 4 * 1024 * 1024
 """A file of this size takes no more."""
@@ -35,25 +35,29 @@ class SpoolFiles:
         folder: an open one.
         unsynced_most: how many records may be with the operating system only; with 0 each write is synced.
         max_bytes: what this process's own files may take.
+        fsync: for all of its files.
     """
 
-    def __init__(self, folder: SpoolFolder, *, unsynced_most: float, max_bytes: float) -> None:
+    def __init__(
+        self, folder: SpoolFolder, *, unsynced_most: float, max_bytes: float, fsync: Fsync = fsync
+    ) -> None:
         self._folder = folder
+        self._fsync = fsync
         self._unsynced_most = unsynced_most
         self._max_bytes = max_bytes
         self._segment_bytes = min(_SEGMENT_BYTES, max_bytes // 4)
-        self._segments: dict[int, Segment] = {}
+        self._segments: dict[int, SpoolFile] = {}
         """By their numbers."""
         self._begun = 0
-        """How many of them there were."""
+        """The number of them so far."""
         self._locks: dict[Path, FolderLock] = {}
         """By the folders that they lock."""
         self._own: Path | None = None
         """This process's folder; made when it is needed, so that a full disk can be emptied."""
-        self._last: Segment | None = None
+        self._last: SpoolFile | None = None
         """The one that takes records."""
         self._unsynced = 0
-        self._unread: deque[Segment] = deque()
+        self._unread: deque[SpoolFile] = deque()
         """Those that were taken over, and may have more to read."""
 
     @property
@@ -125,14 +129,14 @@ class SpoolFiles:
             if segment is not self._last and segment.is_worth_rewriting:
                 segment.rewrite()
 
-    def _begin(self) -> Segment:
+    def _begin(self) -> SpoolFile:
         """Begin a file that takes records."""
         if self._own is None:
             lock = self._folder.make()
             self._own = lock.path
             self._locks[lock.path] = lock
         number = self._begun = self._begun + 1
-        last = self._segments[number] = Segment(self._own / f"{number:06}{SUFFIX}", number)
+        last = self._segments[number] = SpoolFile(self._own / f"{number:06}{SUFFIX}", number, self._fsync)
         try:
             last.make()
             with translated(last.path):
@@ -159,7 +163,7 @@ class SpoolFiles:
             return False
         return sum([segment.size_bytes for segment in self._owned()]) + size_bytes > self._max_bytes
 
-    def _owned(self) -> list[Segment]:
+    def _owned(self) -> list[SpoolFile]:
         return [segment for segment in self._segments.values() if segment.path.parent == self._own]
 
     def _make_room(self) -> None:
@@ -176,7 +180,7 @@ class SpoolFiles:
         if is_over:
             self._remove(segment)
 
-    def _remove(self, segment: Segment) -> None:
+    def _remove(self, segment: SpoolFile) -> None:
         """Remove a file that has no unconfirmed records, or put it aside if it has damaged ones."""
         del self._segments[segment.number]
         with translated(segment.path):
@@ -190,12 +194,13 @@ class SpoolFiles:
                 self._own = None  # another process may take one that stays
             self._locks.pop(folder).remove()
 
-    def _being_read(self) -> Segment | None:
+    def _being_read(self) -> SpoolFile | None:
         """Return the file to read, taking over others if needed; None if there is none."""
-        if not self._unread and (lock := next(self._folder.left_over(), None)) is not None:
+        if not self._unread and (left_over := self._folder.take_left_over()) is not None:
+            lock, paths = left_over
             self._locks[lock.path] = lock
-            for number, path in enumerate(files_in(lock.path), self._begun + 1):
-                self._segments[number] = Segment(path, number)
+            for number, path in enumerate(paths, self._begun + 1):
+                self._segments[number] = SpoolFile(path, number, self._fsync)
                 self._unread.append(self._segments[number])
                 self._begun = number
         return self._unread[0] if self._unread else None
@@ -206,7 +211,7 @@ def _aside(path: Path) -> Path:
     return owned.with_name(f"{owned.stem}-{path.stem}{DAMAGED}")
 
 
-def _damage(segment: Segment) -> SpoolDamaged | None:
+def _damage(segment: SpoolFile) -> SpoolDamaged | None:
     if not segment.damaged:
         return None
     return SpoolDamaged(

@@ -2,7 +2,7 @@
 
     stream.json                                   the stream of all its records
     20261122T235959.123456Z-4711-9f3c.spool/      of one process, which holds its lock for as long as it lives
-        000001.jsonl                              its records; see ``segment``
+        000001.jsonl                              its records; see ``spool_file``
     20261122T235959.123456Z-4711-9f3c-000001.damaged    a file with damaged records; the others were put
 
 The process that holds the lock may open, change and remove the files. So those of a dead process go to exactly
@@ -16,7 +16,6 @@ import fcntl
 import json
 import os
 import secrets
-from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final, Self
@@ -24,8 +23,8 @@ from weakref import WeakSet
 
 from kinesis_spout.model.clock import Clock, SystemClock
 from kinesis_spout.model.directories import make_durably, sync_directory
-from kinesis_spout.model.errors import InvalidConfig, SpoolDamaged
-from kinesis_spout.producer.spool.segment import SUFFIX, UNFINISHED, translated
+from kinesis_spout.model.errors import InvalidConfig, SpoolDamaged, SpoolError
+from kinesis_spout.producer.spool.spool_file import SUFFIX, UNFINISHED, translated
 from kinesis_spout.settings.grammar.stream_names import is_same
 
 VERSION: Final = 2
@@ -91,7 +90,7 @@ _held: WeakSet[FolderLock] = WeakSet()
 
 
 def _is_named(path: Path, descriptor: int) -> bool:
-    """Whether the open folder still has this name: an owner that ended meanwhile has removed it."""
+    """Return whether the open folder still has this name: an owner that ended meanwhile has removed it."""
     try:
         named = path.stat()
     except FileNotFoundError:
@@ -181,21 +180,27 @@ class SpoolFolder:
         with translated(self.path / _MARK):
             return sorted(self.path.glob(f"*{DAMAGED}"))
 
-    def left_over(self) -> Iterator[FolderLock]:
-        """Take those of ended processes, one after the other; what is not kept must be released."""
+    def take_left_over(self) -> tuple[FolderLock, list[Path]] | None:
+        """Take the folder of an ended process, with its files; None without one.
+
+        Raises:
+            SpoolError: a folder cannot be taken now; there is no other.
+        """
+        failure: SpoolError | None = None
         for path in self.owned():
-            if (lock := FolderLock.taken(path)) is None:
+            try:
+                found = _taken_with_files(path)
+            except SpoolError as error:
+                failure = failure or error
                 continue
-            with translated(path):
-                for rest in path.glob(f"*{UNFINISHED}"):
-                    rest.unlink()
-            if files_in(path):
-                yield lock
-            else:
-                lock.remove()
+            if found is not None:
+                return found
+        if failure is not None:
+            raise failure
         for mark in self.path.glob(f"{_MARK}.*"):  # the folder has its mark: nobody needs to make it any more
             with translated(mark):
                 mark.unlink(missing_ok=True)
+        return None
 
     def _mark(self, stream: str) -> None:
         mark = self.path / _MARK
@@ -219,6 +224,24 @@ def files_in(owned: Path) -> list[Path]:
     """Return a process's files of records, in their order."""
     with translated(owned):
         return sorted(owned.glob(f"*{SUFFIX}"))
+
+
+def _taken_with_files(path: Path) -> tuple[FolderLock, list[Path]] | None:
+    """Take the folder of an ended process; None if it lives. A folder without records is removed."""
+    if (lock := FolderLock.taken(path)) is None:
+        return None
+    try:
+        with translated(path):
+            for rest in path.glob(f"*{UNFINISHED}"):
+                rest.unlink()
+        files = files_in(path)
+    except BaseException:
+        lock.release()
+        raise
+    if files:
+        return lock, files
+    lock.remove()
+    return None
 
 
 def network_file_system(folder: Path, mounts: Path = _MOUNTS) -> str | None:

@@ -22,7 +22,7 @@ class Spool(Protocol):
 
     @property
     def size_bytes(self) -> int:
-        """What it takes on the disk, in bytes."""
+        """Its size on the disk, in bytes."""
         ...
 
     def append(self, *entries: Entry) -> int:

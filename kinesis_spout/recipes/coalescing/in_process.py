@@ -1,6 +1,6 @@
 """Coalescing in one process: ``QueueCoordinator`` for threads, ``AsyncQueueCoordinator`` for tasks.
 
-Both are one shell over ``Lines``; only the sleeping differs, which is in ``turn``.
+Both are one shell over ``KeyLines``; only the sleeping differs, which is in ``turn``.
 """
 
 import asyncio
@@ -12,7 +12,7 @@ from typing import Any, Generic, TypeVar
 
 from kinesis_spout.model.clock import Clock
 from kinesis_spout.recipes.coalescing.line import Answer, Event, Move
-from kinesis_spout.recipes.coalescing.lines import CoalescingCounts, Ended, Lines
+from kinesis_spout.recipes.coalescing.lines import CoalescingCounts, Ended, KeyLines
 from kinesis_spout.recipes.coalescing.turn import (
     Admission,
     Admitted,
@@ -37,11 +37,11 @@ class _Waiting:
         self.until = until
         self.woken = woken
         self.promotion: Ended | None = None
-        """How its turn came; set under the lock."""
+        """The end that gave it its turn; set under the lock."""
 
 
 class _LocalShell:
-    """A ``Shell`` over ``Lines``. Mutable; its lock guards the lines and the waiting requests."""
+    """A ``Shell`` over ``KeyLines``. Mutable; its lock guards the lines and the waiting requests."""
 
     def __init__(
         self,
@@ -51,7 +51,7 @@ class _LocalShell:
         event: Callable[[], threading.Event | asyncio.Event],
     ) -> None:
         check_lease(lease_seconds)
-        self._lines = Lines(lease_seconds)
+        self._lines = KeyLines(lease_seconds)
         self._lock = threading.Lock()
         self._waiting: dict[int, _Waiting] = {}
         self._unhandled = unhandled
@@ -154,11 +154,11 @@ class _InProcess(Generic[KeyT, PayloadT]):
 
     @property
     def counts(self) -> CoalescingCounts:
-        """What happened since the start, as a copy."""
+        """Counts since the start, as a copy."""
         return self._shell.counts
 
     def __len__(self) -> int:
-        """How many keys have a turn under way."""
+        """Return the number of keys with a turn under way."""
         return len(self._shell)
 
     def __repr__(self) -> str:

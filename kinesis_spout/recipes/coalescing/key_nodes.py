@@ -35,7 +35,7 @@ _VERSION = 1
 class StoredLine(NamedTuple):
     line: Line[str, bytes]
     renewals: int = 0
-    """How often the lease of the current turn was renewed: a waiting process sees by a change that it
+    """The renewals of the current turn's lease: a waiting process sees by a change that it
     lives."""
 
     def encode(self) -> bytes:
@@ -91,7 +91,7 @@ class Changed(NamedTuple):
     after: TextLine | None
     answer: Answer
     expired: bool = False
-    """Whether a turn was found whose process had died."""
+    """True if a turn was found whose process had died."""
 
 
 class _Read(NamedTuple):
@@ -255,7 +255,7 @@ def _stored(before: StoredLine | None, line: TextLine) -> StoredLine:
 
 
 def _is_made(change: Changed, found: TextLine | None, token: str) -> bool:
-    """Whether a change whose answer was lost was made, judged by the key's state."""
+    """Return whether a change whose answer was lost was made, judged by the key's state."""
     if change.answer in {Answer.ACCEPT, Answer.WAIT, Answer.GO_ON}:
         return found is not None and token in {found.worker, found.waiting}
     if change.answer is Answer.DECLINE:

@@ -48,7 +48,7 @@ class Event(Enum):
 
 
 class Answer(Enum):
-    """What follows for the request that caused the event."""
+    """The consequence for the request that caused the event."""
 
     ACCEPT = auto()
     """Work at once."""
@@ -104,9 +104,9 @@ class Line(NamedTuple, Generic[TokenT, PayloadT]):
     waiting: TokenT | None = None
     """The admission that waits; None unless the state is BLOCK."""
     newest: PayloadT | None = None
-    """What waits, in BLOCK and LEFT. In PROCESS: what the one that works had waited with, if it had."""
+    """The payload that waits, in BLOCK and LEFT. In PROCESS: what the working one waited with, if it had."""
     declined: int = 0
-    """How many requests were declined in favour of that."""
+    """The number of requests declined in favour of that."""
 
 
 class Moved(NamedTuple, Generic[TokenT, PayloadT]):

@@ -30,9 +30,9 @@ class CoalescingCounts:
     declined: int = 0
     """Requests whose payload a waiting one took over."""
     promoted: int = 0
-    """Of those that waited: the turn came."""
+    """Waiting requests whose turn came."""
     gave_up: int = 0
-    """Of those that waited: the time-out was over, or the task was cancelled."""
+    """Waiting requests whose time-out was over, or whose task was cancelled."""
     continued: int = 0
     """Turns that continued with a payload left by a request that had given up."""
     completed: int = 0
@@ -61,7 +61,7 @@ class Ended(NamedTuple):
     payload: Any = None
     """With PROMOTE, GO_ON and HAND_BACK: the newest."""
     declined: int = 0
-    """How many requests rely on that payload."""
+    """The number of requests that rely on that payload."""
 
 
 class Requested(NamedTuple):
@@ -72,7 +72,7 @@ class Requested(NamedTuple):
     """The turns, of any key, whose leases were found over."""
 
 
-class Lines:
+class KeyLines:
     """Mutable; not thread-safe. A turn is exclusive for ``lease_seconds`` from its start or last renewal."""
 
     def __init__(self, lease_seconds: float) -> None:

@@ -37,7 +37,7 @@ otherwise."""
 _MAX_KEY_CHARS: Final = 512
 
 _AT_ONCE: Final = 0.0
-"""How long to sleep before the next look: not at all."""
+"""The sleep before the next look: none."""
 
 
 class _Signal(threading.Event):
@@ -247,7 +247,7 @@ class ZooKeeperQueueCoordinator(BlockingCoordinator[str, bytes]):
 
     @property
     def counts(self) -> CoalescingCounts:
-        """What happened to this process's requests since the start, as a copy."""
+        """Counts of this process's requests since the start, as a copy."""
         return self._shell.counts
 
     def keys_now(self) -> int:

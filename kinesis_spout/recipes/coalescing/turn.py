@@ -30,7 +30,7 @@ _log = logging.getLogger(__name__)
 
 
 class Admission(StrEnum):
-    """How a request was taken."""
+    """The answer to a request, as its caller sees it."""
 
     ACCEPTED = "accepted"
     """Its turn came at once."""
@@ -56,7 +56,7 @@ class Admitted(NamedTuple):
 
 
 class Shell(Protocol):
-    """What a turn asks of its coordinator: the lines, and who waits in them. It never sleeps."""
+    """The coordinator as a turn sees it: the lines, and the requests that wait in them. It never sleeps."""
 
     def ask(self, key: Any, payload: Any, timeout_seconds: float | None, move: Move) -> Any:
         """Make the request by the move. Returns ``Admitted``, or what waits: its ``woken`` is an event."""
@@ -91,7 +91,7 @@ class Turn(Generic[PayloadT]):
 
     @property
     def admission(self) -> Admission:
-        """How the request was taken.
+        """The answer to the request.
 
         Raises:
             RuntimeError: it was not made yet: ``with`` makes it.
@@ -102,11 +102,11 @@ class Turn(Generic[PayloadT]):
 
     @property
     def was_evicted(self) -> bool:
-        """Whether the end of a turn was refused: its lease was over, and another turn may have begun."""
+        """True if the end of a turn was refused: its lease was over, and another turn may have begun."""
         return self._was_refused
 
     def __bool__(self) -> bool:
-        """Whether this request has its turn now."""
+        """Return whether this request has its turn now."""
         return self._has_turn
 
     def __iter__(self) -> Iterator[PayloadT]:
@@ -125,7 +125,7 @@ class Turn(Generic[PayloadT]):
         return self._has_turn and self._shell.renew(self._key, self._token)
 
     def is_at_work(self, shell: Shell, key: object, who: object) -> bool:
-        """Whether a thread or task is in this turn, at a key."""
+        """Return whether a thread or task is in this turn, at a key."""
         return self._has_turn and self._who == who and self._shell is shell and self._key == key
 
     def _ask(self, who: object) -> Any:

@@ -1,4 +1,4 @@
-"""Where a spout answers over HTTP, and the address under which others reach it."""
+"""The address at which a spout answers over HTTP, and the one under which others reach it."""
 
 import socket
 from typing import Final, NamedTuple, Self
@@ -21,7 +21,7 @@ class HttpAddress(NamedTuple):
 
     @property
     def advertised(self) -> str | None:
-        """What other machines may call; None if only the process that listens knows its port (0)."""
+        """The address for other machines; None if only the process that listens knows its port (0)."""
         if self.port == 0:
             return None
         return str(self._replace(host=socket.gethostname()) if self.host in _EVERYWHERE else self)

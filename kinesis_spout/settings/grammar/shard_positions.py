@@ -1,4 +1,4 @@
-"""Where a read begins and ends, shard by shard: the values, and how they are written.
+"""The beginning and end of a read, shard by shard: the values, and how they are written.
 
 Both belong to ``format("kinesis")``. The start is also a spout's ``initial_position`` and ``start_again``,
 and the end its ``until``, which may be in the future; only these may lie inside an aggregated record.
@@ -43,7 +43,7 @@ MARGIN_SECONDS: Final = 5.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EndPositions(ShardPositions):
-    """Where the read of each shard ends, never TRIM_HORIZON: the first record from there on is left out."""
+    """The end of the read of each shard, never TRIM_HORIZON: the first record from there on is left out."""
 
     def bounds(self, began_at: float) -> RunBounds:
         return RunBounds.of(self.default, self.shards, began_at=began_at, margin_seconds=MARGIN_SECONDS)
@@ -250,8 +250,8 @@ def _as_written(read: Callable[[str], object], words: str) -> ValueType:
 
 
 RUN_START: Final = _as_written(run_start, START.words)
-"""Where a spout begins, kept as it was written: text, a date, a number, or a mapping of positions by
+"""The beginning of a spout, kept as it was written: text, a date, a number, or a mapping of positions by
 shard."""
 
 RUN_END: Final = _as_written(run_end, END.words)
-"""Where a run ends, kept as it was written; accepts what a start accepts."""
+"""The end of a run, kept as it was written; accepts what a start accepts."""

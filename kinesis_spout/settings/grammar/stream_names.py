@@ -40,7 +40,7 @@ def names_several(setting: str) -> bool:
 
 
 def is_same(one: str, other: str) -> bool:
-    """Whether two names or ARNs can be of one stream: a name is that of any ARN that ends with it."""
+    """Tell whether two names or ARNs can be of one stream: a name is that of any ARN that ends with it."""
     return one == other or (name_of(one) == name_of(other) and not (_is_arn(one) and _is_arn(other)))
 
 
@@ -67,7 +67,7 @@ def covers(part: str, stream: str) -> bool:
 
 
 def is_younger(created: float, began: float) -> bool:
-    """Whether a stream found by a pattern was created after its reader first began on any stream.
+    """Tell whether a stream found by a pattern was created after its reader first began on any stream.
 
     Records may be put on it before it is found: under LATEST it is read from its oldest record.
     """

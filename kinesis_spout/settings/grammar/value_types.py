@@ -40,7 +40,7 @@ class ValueType:
     """The type and range of the value, for msgspec."""
     words: str
     text_words: str
-    """What an option as text accepts, in words."""
+    """The text that an option accepts, in words."""
     read: Callable[[str], Any]
     """Parses the text of an option; raises `NotAllowed`."""
     check: Callable[[Any], None] = lambda _: None

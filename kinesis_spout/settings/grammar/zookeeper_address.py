@@ -1,4 +1,4 @@
-"""How ZooKeeper's address and ACLs are written.
+"""The grammar of ZooKeeper's address and ACLs.
 
 An address is an ensemble's hosts, or the embedded server and its directory. ACLs are text as on ZooKeeper's
 command

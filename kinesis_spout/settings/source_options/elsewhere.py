@@ -106,4 +106,4 @@ INSTEAD: Final = {
     Use.BATCH_READ: "a batch read is one plan, from startingPosition to endingPosition",
     Use.WRITE: "a write goes by the columns data, partitionKey and stream",
 }
-"""What a use has instead of another use's options."""
+"""The words about what a use has instead of another use's options."""

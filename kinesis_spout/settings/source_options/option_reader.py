@@ -45,7 +45,7 @@ class OptionReader:
         self._texts: dict[str, str] = {}
         self._spelled: dict[str, str] = {}
         self.are_of_table = any(name.lower().startswith(_OF_TABLE) for name in options)
-        """Whether they were given to ``CREATE TABLE``."""
+        """True if they were given to ``CREATE TABLE``."""
         for written, text in _without_table(options).items():
             if written.lower() not in OF_SPARK:
                 self._take(written, text.strip(), uses)
@@ -152,10 +152,8 @@ class OptionReader:
             raise error.refusal(f"option {option}", words, stream) from None
 
     def values(self, rows: Iterable[Option]) -> dict[str, Any]:
-        """Return these options by the names of settings; the default of what is no option here."""
-        return {
-            row.setting: self.value(row.name) if row.name in self._options else row.default for row in rows
-        }
+        """Return these options by the names of settings."""
+        return {row.setting: self.value(row.name) for row in rows}
 
     def read_settings(self, *, fan_out_consumer: str | None = None) -> ReadSettings:
         return read_settings(

@@ -37,12 +37,12 @@ class StreamReadOptions:
     max_trigger_delay_seconds: float
     """Used with ``min_records_per_trigger`` only."""
     max_arrival_skew_seconds: float
-    """How much earlier than a record of a batch a record of a later batch can have arrived."""
+    """A record of a later batch can have arrived by so much earlier than one of a batch."""
     max_buffered_bytes: int
     fetch_threads: int
     log_level: str
     page_host: str | None
-    """How the executors reach the driver; None: detected."""
+    """The address at which executors reach the driver; None: detected."""
 
     @classmethod
     def of(cls, options: Mapping[str, str]) -> "StreamReadOptions":
@@ -168,13 +168,13 @@ class WriteOptions:
     max_records_per_call: int
     max_bytes_per_call: int
     deadline_seconds: float
-    """How long a shard may refuse everything before the task fails."""
+    """A shard may refuse everything for so long before the task fails."""
     order: PutOrder
-    """Which order of a task's rows holds when Kinesis refuses some."""
+    """The order of a task's rows that holds when Kinesis refuses some."""
     dead_letters: str | None
-    """Where rows go that Kinesis never accepts; None: such a row fails the write."""
+    """The place of rows that Kinesis never accepts; None: such a row fails the write."""
     aggregate_bytes: int | None
-    """What a record of several rows may weigh; None: each row is a record."""
+    """The maximum of a record of several rows; None: each row is a record."""
 
     @classmethod
     def of(cls, options: Mapping[str, str]) -> "WriteOptions":

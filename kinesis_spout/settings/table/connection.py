@@ -69,7 +69,7 @@ STREAM: Final = text(
     "a stream name (1 to 128 of a-z A-Z 0-9 _ . -) or a stream ARN", f"{STREAM_NAME}|{STREAM_ARN}", no_dots
 )
 _STREAMS: Final = replace(text(WORDS, check=check_streams), plain=plain_streams)
-"""What a spout reads; kept as text, with a comma between streams."""
+"""The streams that a spout reads; kept as text, with a comma between them."""
 _APP: Final = text("1 to 128 of a-z A-Z 0-9 _ . -", r"[A-Za-z0-9_.-]{1,128}", no_dots)
 
 STREAMS: Final = under(
@@ -132,7 +132,7 @@ ZOOKEEPER: Final = under(
         elsewhere=("KCL failoverTimeMillis",),
         topic=Topic.SHARING, doc="How long ZooKeeper waits for a silent spout before it frees its shards."),
 )  # fmt: skip
-"""Which place, and the session with it."""
+"""The place, and the session with it."""
 
 PLACE: Final = {row.setting: row for row in ZOOKEEPER if row.is_setting}
 """By name: the settings of a connection, for what needs no stream."""
@@ -153,7 +153,7 @@ PROGRESS: Final = under(
         doc="How long to wait for the records in flight of a shard that another spout takes over, before they "
             "are left to that spout."),
 )  # fmt: skip
-"""Where progress is kept."""
+"""The place of progress, and the shares of members."""
 
 CLIENT: Final = under(
     Topic.ACCOUNTS,
@@ -199,4 +199,4 @@ CLIENT: Final = under(
         doc="Whether AWS's endpoints that have IPv6 addresses too are called, on every machine, of Kinesis, STS, "
             "SSO and S3; without `endpoint_url`."),
 )  # fmt: skip
-"""How Kinesis is reached; see ``rules``."""
+"""The connection to Kinesis; see ``rules``."""

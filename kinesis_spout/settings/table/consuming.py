@@ -244,7 +244,7 @@ LIMITS: Final = under(
             "s3://bucket/prefix, hdfs://host/directory, gs://bucket/directory or kinesis://stream; none: "
             "`.kinesis-spout/<app>/<stream>/dead-letters`."),
 )  # fmt: skip
-"""How much may be in flight, and how long things take."""
+"""Bounds of what is in flight, and of how long things take."""
 
 MONITORING: Final = under(
     Topic.MONITORING,
@@ -260,4 +260,4 @@ MONITORING: Final = under(
         doc="A span of OpenTelemetry for each record that carries the trace context of its producer (of an "
             "aggregated record, see Trace), linked to it. Needs `kinesis-spout[otel]`."),
 )  # fmt: skip
-"""How others see that it works."""
+"""Ways in which others see that it works."""

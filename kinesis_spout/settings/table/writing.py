@@ -47,8 +47,8 @@ WRITES: Final = under(
             "few keys that is slow, unless `aggregation` puts several rows into one record."),
     option("deadLetters", WRITE, DEAD_LETTERS, unset="such a row fails the write",
         topic=Topic.FIRST, doc="Where rows go that Kinesis can never take (too large, no key): a directory or "
-            "file:///directory, on the executor's own disk or one that all share, s3://bucket/prefix, or "
-            "kinesis://stream."),
+            "file:///directory, on the executor's own disk or one that all share, s3://bucket/prefix, "
+            "hdfs://host/directory, gs://bucket/directory or kinesis://stream."),
     option("aggregation", WRITE, FLAG, False,
         aliases=("kinesis.sink.aggregationEnabled", "kinesis.executor.aggregationEnabled"),
         elsewhere=("KPL AggregationEnabled",),
@@ -104,8 +104,8 @@ PRODUCES: Final = under(
         doc="How long `close` goes on sending, unless it is given another time."),
     setting("tracing", FLAG, False, topic=Topic.MONITORING,
         doc="Spans of OpenTelemetry for the calls; with `aggregation` each record also carries the trace context "
-            "that was current at its put, beside its data. Needs `kinesis-spout[otel]`."),
+            "that was current at its put, with its data. Needs `kinesis-spout[otel]`."),
 )  # fmt: skip
-"""How `KinesisProducer` fills its calls, what it holds, and what it does when that is full."""
+"""The calls of `KinesisProducer`, what it holds, and what it does when that is full."""
 
 PRODUCER_SETTINGS: Final = {option.setting: option for option in PRODUCES}

@@ -1,6 +1,6 @@
 """The driver's own reading: polls of the shards that are at their tip.
 
-Polls run in a ``Prefetcher``, whose threads take in the pages under the consumer's lock and wake the engine. A
+Polls run in a ``Prefetcher``: the I/O thread takes in the pages under the consumer's lock and wakes the engine. A
 shard that cannot be polled when its time has come is looked at again when a slice of it ends, or a little later.
 
 Polls are *aligned*: all shards share one clock whose ticks are a little further apart than the read limits
@@ -16,9 +16,8 @@ from typing import Final
 from kinesis_spout.kinesis import Prefetcher
 from kinesis_spout.kinesis.pace import aligned_idle_period
 from kinesis_spout.kinesis.read.polled_getter import FRESH, PollingShardGetter
-from kinesis_spout.kinesis.read.polling.prefetcher import READS_AT_ONCE
-from kinesis_spout.kinesis.read.polling.steps import Steps
-from kinesis_spout.kinesis.read.shard_reader import PAGE_BYTES, Room, ShardReader, read_page
+from kinesis_spout.kinesis.read.prefetcher import READS_AT_ONCE
+from kinesis_spout.kinesis.read.shard_reader import PAGE_BYTES, Room, ShardReader
 from kinesis_spout.kinesis.retry_policy import Action
 from kinesis_spout.model.errors import KinesisSpoutError
 from kinesis_spout.ports import Page, ShardGetter
@@ -64,9 +63,7 @@ class TipPoller:
         self.room = Room(lambda: shards.max_bytes() * 3 // 4 + PAGE_BYTES - 1, shards.kept_bytes)
         # More reads would wait for room, and be looked at twice.
         fitting = max(1, (shards.max_bytes() * 3 // 4 + PAGE_BYTES - 1) // PAGE_BYTES)
-        self.polls = Prefetcher(
-            most=min(READS_AT_ONCE, fitting), clock=consumer.ports.clock, name="kinesis-spout-fetch"
-        )
+        self.polls = Prefetcher(most=min(READS_AT_ONCE, fitting), clock=consumer.ports.clock)
         self.is_stopped = False
         self._readers: dict[str, _TipReader] = {}
         self.arrived_at: float | None = None
@@ -228,9 +225,9 @@ class _TipReader(ShardReader[Page]):
             getter.go_on(shard.cursor)  # Kinesis gives a shard five iterators a second, to all that read it.
         return getter
 
-    def _read(self, limit: int) -> Steps[Page]:
+    async def _read(self, limit: int) -> Page:
         assert self._getter is not None
-        return read_page(self._getter, limit)
+        return await self._prefetcher.page(self._getter, limit)
 
     def _keep(self, page: Page, begun_at: float) -> float | None:
         getter, shard, consumer = self._getter, self.shard, self._consumer

@@ -1,4 +1,4 @@
-"""What a user writes, bolts and spouts, and what they get: tuples, a context, a collector.
+"""Bolts and spouts, which users write, and what these get: tuples, a context, a collector.
 
 How tuples travel between them is in ``running``; how they are wired, in ``graph``. Begin with ``bolt``.
 """

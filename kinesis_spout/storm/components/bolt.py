@@ -36,7 +36,7 @@ class Suspected(NotNow):
 
 
 VERDICTS: Final = (FailedException, Reject, RetryLater)
-"""What a bolt raises to say how a tuple fails. Anything else that it raises counts as an error, too."""
+"""Exceptions by which a bolt says how a tuple fails. Anything else that it raises counts as an error, too."""
 
 
 class Bolt(ABC):
@@ -50,7 +50,7 @@ class Bolt(ABC):
     micro-batch that begins after them, and while nothing comes at the end of one without tuples that is run for
     it. With 0 a tick comes at the end of every micro-batch. It is read when the bolt is set."""
     is_sticky: ClassVar[bool] = False
-    """Whether each of its tasks has something on one machine that it must come back to, as the process of a
+    """True if each of its tasks has something on one machine that it must come back to, as the process of a
     ``ShellBolt``. Leave it in your own bolts."""
     collector: OutputCollector
 

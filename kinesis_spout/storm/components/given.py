@@ -1,4 +1,4 @@
-"""What a component gets: its context, the collector that it emits and acks with, and its keyed state."""
+"""Things that a component gets: its context, the collector that it emits and acks with, and its keyed state."""
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -19,17 +19,17 @@ class TaskContext:
     task: int
     """This task's id, unique in the topology, from 1."""
     index: int
-    """Which of its component's tasks it is, from 0."""
+    """The number of the task among those of its component, from 0."""
     parallelism: int
-    """How many tasks the component has."""
+    """The number of the component's tasks."""
     tasks: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     """The tasks of every component."""
     targets: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    """Which components subscribe to each of this one's streams."""
+    """The components that subscribe to each of this one's streams."""
     sources: Mapping[str, Mapping[str, tuple[str, ...]]] = field(default_factory=dict)
     """The fields of each stream that it subscribes to, by component."""
     groupings: Mapping[tuple[str, str, str], tuple[str, tuple[str, ...]]] = field(default_factory=dict)
-    """How it subscribes, and who subscribes to it: the name of the grouping, such as "fields", and its fields. By
+    """Its groupings, and those of its subscribers: the name of each, such as "fields", and its fields. By
     the component that emits, its stream, and the component that subscribes."""
     processing_time: Callable[[], float] = time.time
     """When the micro-batch at hand began, in seconds since the epoch. One clock for all tasks; it never runs
@@ -77,7 +77,7 @@ class KeyValueState(Protocol):
 
 
 class TimedState(KeyValueState, Protocol):
-    """What windowed bolts are given, too."""
+    """The state of windowed bolts."""
 
     def due_keys(self, now: float, due_at: Callable[[Any], float]) -> list[Any]:
         """Name the keys whose values are due: a tick that closes nothing unpickles nothing.
@@ -247,7 +247,7 @@ class Results(Protocol):
 
 
 class ResultCollector(OutputCollector, Protocol):
-    """What windowed bolts get, too."""
+    """The collector of windowed bolts."""
 
     @property
     def results(self) -> Results:

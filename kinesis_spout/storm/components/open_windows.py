@@ -70,7 +70,7 @@ class Window:
     start: float
     """Seconds since the epoch: where a window by time begins; of one by count the time of its first tuple."""
     end: float
-    """Of a window by time the moment after it; of one by count the time of its last tuple."""
+    """For a window by time the moment after it; for one by count the time of its last tuple."""
 
 
 _FORMAT: Final = 1
@@ -81,7 +81,7 @@ _MOST_DOUBLINGS: Final = 9
 
 
 def rest_seconds(tries: int) -> int:
-    """How long a window or a result that failed waits after this many tries: 1, 2, 4 ... up to 300."""
+    """Say how long a window or a result that failed waits after this many tries: 1, 2, 4 ... up to 300."""
     return min(1 << min(tries - 1, _MOST_DOUBLINGS), _LONGEST_REST)
 
 
@@ -91,7 +91,7 @@ Row = tuple[int, tuple[str, ...], tuple[Any, ...]]
 
 @dataclass(slots=True)
 class OpenWindows:
-    """What is kept of one key. Mutable. Pickled into the state, by the name of ``restored_windows``."""
+    """The tuples that are kept of a key. Mutable. Pickled into the state, by the name of ``restored_windows``."""
 
     rows: list[Row] = field(default_factory=list)
     """The tuples that an open window has, in the order in which they came."""
@@ -106,7 +106,7 @@ class OpenWindows:
     not_before: int = 0
     """When a tick tries that again."""
     are_taken_over: bool = field(default=False, compare=False)
-    """Whether they fit the current length and slide. Not stored: a deployment can have changed these."""
+    """True if they fit the current length and slide. Not stored: a deployment can have changed these."""
 
     def __reduce__(self) -> tuple[Any, ...]:
         return restored_windows, (
@@ -213,18 +213,18 @@ class TimeWindows:
         return max(kept.arrived + self.idle, kept.next_end + self.lateness, kept.not_before)
 
     def tried(self, kept: OpenWindows, now: int) -> OpenWindows:
-        """What is kept after a tick has executed a window in vain."""
+        """Give what is kept after a tick has executed a window in vain."""
         tries = kept.tries + 1
         return replace(kept, tries=tries, not_before=now + rest_seconds(tries) * MICROSECONDS)
 
     def closed(self, kept: OpenWindows, mark: int) -> OpenWindows:
-        """What is kept after a tick has executed a window."""
+        """Give what is kept after a tick has executed a window."""
         after = replace(kept)
         self.close(after, mark)
         return after
 
     def is_over(self, kept: OpenWindows, now: int) -> bool:
-        """Whether only a mark is kept, for so long that it can be forgotten."""
+        """True if only a mark is kept, for so long that it can be forgotten."""
         return not kept.rows and kept.arrived <= now - self.lateness - self.length
 
     def close(self, kept: OpenWindows, mark: float) -> None:

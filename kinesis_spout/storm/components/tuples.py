@@ -21,11 +21,11 @@ class Stream:
     fields: tuple[str, ...]
     """The names of the values of its tuples, in order."""
     direct: bool = False
-    """Whether the component says for each tuple which task gets it (``emit_direct``)."""
+    """True if the component says for each tuple which task gets it (``emit_direct``)."""
 
 
 OutputFields = Sequence[str] | Stream | Mapping[str, Sequence[str] | Stream]
-"""What ``declare_output_fields`` gives: the default stream or its fields, or the streams by their ids."""
+"""The result of ``declare_output_fields``: the default stream or its fields, or the streams by their ids."""
 
 
 def declared_streams(component: str, declared: OutputFields) -> dict[str, Stream]:
@@ -82,7 +82,7 @@ def _stream(component: str, name: object, declared: Sequence[str] | Stream) -> S
 
 
 class TupleState(IntEnum):
-    """What its bolt has said of a tuple. Only an open one is 0."""
+    """The answer of a bolt to a tuple. Only an open one is 0."""
 
     OPEN = 0
     ACKED = 1
@@ -93,7 +93,7 @@ class TupleState(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """Where tuples come from: one task's output on one stream. Shared by all of them."""
+    """The origin of tuples: one task's output on one stream. Shared by all of them."""
 
     component: str
     stream: str
@@ -101,7 +101,7 @@ class Source:
     """The id of the task that emitted."""
     fields: tuple[str, ...]
     places: Mapping[str, int] = field(init=False, repr=False, compare=False)
-    """Which value each field is."""
+    """The place of each field's value."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "places", {name: at for at, name in enumerate(self.fields)})
@@ -134,12 +134,12 @@ class Tuple(msgspec.Struct, eq=False, gc=False):
     values: Sequence[Any]
     source: Source
     root: int = 0
-    """Of the tree that it is part of; 0 if it is not tracked. Nearly every tuple is part of one tree."""
+    """The root of its tree; 0 if it is not tracked. Nearly every tuple is part of one tree."""
     others: tuple[int, ...] | None = None
     """The roots of the other trees that it is part of, if any."""
     state: TupleState = TupleState.OPEN
     is_held: bool = False
-    """Whether it was neither acked nor failed when its bolt returned. Its trees count it since; see ``Trees``."""
+    """True if it was neither acked nor failed when its bolt returned. Its trees count it since; see ``Trees``."""
 
     def __getitem__(self, key: str | int) -> Any:
         """Give a value by its field's name, or by its place.
@@ -157,7 +157,7 @@ class Tuple(msgspec.Struct, eq=False, gc=False):
 
     @property
     def roots(self) -> tuple[int, ...]:
-        """Of all trees that it is part of; none, if it is not tracked."""
+        """The roots of all its trees; none if it is not tracked."""
         return (self.root, *(self.others or ())) if self.root else ()
 
     @property
@@ -167,7 +167,7 @@ class Tuple(msgspec.Struct, eq=False, gc=False):
 
     @property
     def component(self) -> str:
-        """Which component emitted it."""
+        """The component that emitted it."""
         return self.source.component
 
     @property
@@ -182,7 +182,7 @@ class Tuple(msgspec.Struct, eq=False, gc=False):
 
     @property
     def is_tick(self) -> bool:
-        """Whether it is a tick: no values, from ``__system``, to be neither acked nor failed."""
+        """True if it is a tick: no values, from ``__system``, to be neither acked nor failed."""
         return self.source is TICK
 
     def __repr__(self) -> str:

@@ -56,8 +56,8 @@ class WindowedBolt(StatefulBolt):
     """``Count(100)``: a window has 100 tuples of a key, never fewer. ``Seconds(60)``: it has all tuples of a key
     whose time is in one minute, one or more; it begins at a multiple of the slide since the epoch."""
     slide: Count | Seconds | None = None
-    """How far it is from the beginning of a window to that of the next one; of the same kind as the length, and at
-    most as long. None is as long: each tuple is in one window."""
+    """The distance between the beginnings of two windows; of the same kind as the length, and at most as long.
+    None is as long: each tuple is in one window."""
     lateness_seconds: float = 0.0
     """By time: how long after the end of a window its tuples can still come."""
     tick_seconds: float | None = None
@@ -217,7 +217,7 @@ def ticks_every(bolt: Bolt) -> float | None:
 
 
 def _is_in_processing_time(bolt: WindowedBolt) -> bool:
-    """Whether the bolt keeps our ``time_of``: then no tuple is late, whatever the clocks say."""
+    """True if the bolt keeps our ``time_of``: then no tuple is late, whatever the clocks say."""
     return getattr(bolt.time_of, "__func__", None) is WindowedBolt.time_of
 
 

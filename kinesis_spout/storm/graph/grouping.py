@@ -98,7 +98,7 @@ class GroupingKind(Enum):
 
     @property
     def stays(self) -> bool:
-        """Whether any task will do, so that the one at hand is chosen."""
+        """True if any task will do, so that the one at hand is chosen."""
         return self in (GroupingKind.SHUFFLE, GroupingKind.LOCAL_OR_SHUFFLE, GroupingKind.NONE)
 
 
@@ -106,7 +106,7 @@ class GroupingKind(Enum):
 class Grouping:
     kind: GroupingKind
     fields: tuple[str, ...] = ()
-    """Of FIELDS and PARTIAL_KEY: by which the tuples are grouped."""
+    """The fields that FIELDS and PARTIAL_KEY group by."""
     custom: CustomGrouping | None = None
 
     def told(self) -> tuple[str, tuple[str, ...]]:

@@ -29,7 +29,7 @@ class Route:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """How a topology runs, as seen from one of its spouts. Depends on the graph only."""
+    """The stages of a topology, as seen from one of its spouts. Depends on the graph only."""
 
     spout: str
     stages: tuple[tuple[str, ...], ...]
@@ -49,7 +49,7 @@ class Plan:
 
     @property
     def exchanges(self) -> int:
-        """How many exchanges tuples pass at most; acks can need one more."""
+        """The number of exchanges that tuples pass at most; acks can need one more."""
         return len(self.stages) - 1
 
     def most_tasks(self, graph: ComponentGraph) -> int:

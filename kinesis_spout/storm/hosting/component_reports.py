@@ -1,4 +1,4 @@
-"""What a component says that is about no tuple: log lines, errors, metrics, and invalid output.
+"""Messages of a component that are about no tuple: log lines, errors, metrics, and invalid output.
 
 A component can say as much as it likes. What is passed on is bounded, in number and in size, and can always
 be written: into a log, and as JSON into a query's progress. What is left out is counted.
@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from kinesis_spout.model.clock import Clock
 from kinesis_spout.model.errors import KinesisSpoutError
-from kinesis_spout.model.logs import Allowance, Pace
+from kinesis_spout.model.logs import Allowance, LogPace
 from kinesis_spout.storm.multilang.frames import CODECS, UnsendableValue, writable_text
 from kinesis_spout.storm.multilang.protocol import Error, InvalidOutput, Log, Message, Metrics, Pid, log_level
 
@@ -19,11 +19,11 @@ MOST_LINES: Final = 1_000
 MOST_METRICS: Final = 200
 
 _MOST_CHARACTERS: Final = 10_000
-"""Of a line."""
+"""The longest line."""
 _MOST_NAME_CHARACTERS: Final = 200
 _MOST_VALUE_BYTES: Final = 1_000
 _MOST_KINDS: Final = 20
-"""Of invalid output, each shown at its own pace."""
+"""The most kinds of invalid output, each shown at its own pace."""
 _LEVELS: Final = (logging.DEBUG, logging.DEBUG, logging.INFO, logging.WARNING, logging.ERROR)
 """By Storm's levels: trace, debug, info, warn, error. Python has no trace."""
 _log = logging.getLogger("kinesis_spout.storm.multilang.component")
@@ -61,7 +61,7 @@ class ComponentReports:
         self._metrics: set[str] = set()
         self._last_error = ""
         self._invalid = 0
-        self._pace: dict[str, Pace] = {}
+        self._pace: dict[str, LogPace] = {}
         self.pid = 0
 
     def take(self, message: Message) -> None:
@@ -112,7 +112,7 @@ class ComponentReports:
         kind = output.reason if output.reason in self._pace or len(self._pace) < _MOST_KINDS else ""
         pace = self._pace.get(kind)
         if pace is None:
-            pace = self._pace[kind] = Pace()
+            pace = self._pace[kind] = LogPace()
             pace.may_tell(self._clock.monotonic())
         elif not pace.may_tell(self._clock.monotonic()):
             return

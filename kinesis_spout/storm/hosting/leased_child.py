@@ -25,9 +25,9 @@ from kinesis_spout.storm.multilang.protocol import (
 )
 
 LOOK_SECONDS: Final = 0.5
-"""How often a wait checks whether tuples are overdue, or the child has been silent for too long."""
+"""The time between two checks whether tuples are overdue, or the child has been silent for too long."""
 PROBE_SECONDS: Final = 5.0
-"""How long a child that was left in the middle of a message may be silent."""
+"""The time for which a child that was left in the middle of a message may be silent."""
 
 _IDLE_SECONDS: Final = 0.02
 """A child that is silent for this long is asked whether it holds its tuples back."""
@@ -62,7 +62,7 @@ class LeasedChild:
         self.is_proven = False
         """It has acked or failed a tuple."""
         self.given_up: list[Tuple] = []
-        """What it did not answer in time."""
+        """The tuples that it did not answer in time."""
         self._clock = component.clock
         self.began_at = self._clock.monotonic()
         self._settings = settings

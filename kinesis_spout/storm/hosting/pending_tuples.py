@@ -59,7 +59,7 @@ class PendingTuples:
 
     @property
     def crowd(self) -> int:
-        """How many tuples can wait unread in the child's input."""
+        """The number of tuples that can wait unread in the child's input."""
         return len(self.pending) - self._held
 
     @property
@@ -158,7 +158,7 @@ class PendingTuples:
         return sum(int(each) <= self._taken for each in self.pending)
 
     def _is_late(self, tuple_id: str) -> bool:
-        """Whether an id was given up or taken out, or else answered before. UnknownTuple: it was never given."""
+        """True if an id was given up or taken out, or else answered before. UnknownTuple: it was never given."""
         try:
             number = int(tuple_id)
         except ValueError:

@@ -33,7 +33,7 @@ _MOST_TIMEOUT_SECONDS: Final = 24 * 60 * 60
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShellSettings:
-    """What shell bolts and shell spouts both take, as it was when given. InvalidConfig: it is not allowed."""
+    """Settings of shell bolts and shell spouts, as they were when given. InvalidConfig: one is not allowed."""
 
     command: Sequence[str]
     fields: Sequence[str]

@@ -35,7 +35,7 @@ class SpoutMessage(NamedTuple):
     """The id under which we track a tuple of a shell spout. Hashable, whatever the component uses as an id."""
 
     process: int
-    """Which of the spout's processes emitted it, from 1."""
+    """The number of the process, among the spout's, that emitted it, from 1."""
     ack: bytes
     """The message that acks it, as the serializer writes it."""
 

@@ -39,7 +39,7 @@ _OFTEN: Final[dict[type, TalkEvent]] = {Ack: TalkEvent.ACK, Emit: TalkEvent.EMIT
 _REPORTS: Final = frozenset({Log, Error, Metrics, Pid})
 _NO_ARRAYS: Final = "expected a command; an array (task ids) is what only hosts send"
 _CLOSED_SECONDS: Final = 1.0
-"""How long a child that has closed its input may still write output."""
+"""The time for which a child that has closed its input may still write output."""
 
 
 class ChildFailed(Exception):  # noqa: N818 - the names of our errors say what happened; it never leaves this room
@@ -56,7 +56,7 @@ class ShellComponent:
     table: Table
     codec: Codec
     timeout_seconds: float
-    """Of the hand-shake, and of its silence."""
+    """The longest time for the hand-shake, and for its silence."""
     conf: dict[str, Any]
     context: dict[str, Any]
     """These two are what it is told in the hand-shake."""

@@ -7,7 +7,7 @@ as a component. ``storm.hosting`` runs the components of others.
 
 from typing import TYPE_CHECKING, Final
 
-from kinesis_spout.model.lazy_names import lazy_names
+from kinesis_spout.model.extras import lazy_names
 
 if TYPE_CHECKING:
     from kinesis_spout.storm.multilang.bolts_and_spouts import BasicBolt, Bolt, Spout

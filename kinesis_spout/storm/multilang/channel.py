@@ -26,7 +26,7 @@ from kinesis_spout.storm.multilang.protocol import (
 _READ_BYTES: Final = 256 * 1024
 _FLUSH_BYTES: Final = 64 * 1024
 _FLUSH_SECONDS: Final = 0.005
-"""How long messages are held back at most while more work waits: writes cost more than messages do."""
+"""The longest time that messages are held back while more work waits: writes cost more than messages do."""
 
 
 _INPUT, _OUTPUT, _ERRORS = range(3)

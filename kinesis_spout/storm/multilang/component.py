@@ -1,4 +1,4 @@
-"""What bolts and spouts have in common: the hand-shake, what they say, and how they end."""
+"""The common part of bolts and spouts: the hand-shake, what they say, and how they end."""
 
 import logging
 import os
@@ -92,7 +92,7 @@ class Component(ABC):
     conf: dict[str, Any]
     """The topology's configuration, from the hand-shake on."""
     context: dict[str, Any]
-    """Where the component stands in the topology: ``taskid``, ``task->component`` and more, as Storm sends it."""
+    """The place of the component in the topology: ``taskid``, ``task->component`` and more, as Storm sends it."""
     host_log: HostLog
     """From the hand-shake on: a handler for ``logging``, from any thread, whose lines go to the host's log."""
     _channel: Channel | None = None

@@ -42,7 +42,7 @@ class Decoder(Protocol):
     """Takes bytes as they come and gives messages when they are whole. Mutable; one per stream of bytes."""
 
     def feed(self, data: bytes) -> list[Any]:
-        """What is complete now, in order: what ``protocol.parse`` takes, and ``InvalidOutput``."""
+        """Give what is complete now, in order: what ``protocol.parse`` takes, and ``InvalidOutput``."""
         ...
 
     def rest(self) -> InvalidOutput | None:

@@ -35,12 +35,12 @@ _LOGGER: Final = "kinesis_spout"
 _REST_SECONDS: Final = 0.001
 _MOST_REST_SECONDS: Final = 0.016
 _START_SECONDS: Final = 5.0
-"""How long the first ``activate`` waits for the start, which usually takes less."""
+"""The time that the first ``activate`` waits for the start, which usually takes less."""
 _END_SECONDS: Final = 1.0
 
 
 class DataForm(StrEnum):
-    """How a record's data travels: the protocol's JSON carries no bytes."""
+    """Forms in which a record's data travels: the protocol's JSON carries no bytes."""
 
     TEXT = "text"
     """As text; data that is not UTF-8 fails its record."""
@@ -76,7 +76,7 @@ _ALLOWED: Final = (
 )  # fmt: skip
 
 FIELDS: Final = ("partition_key", "data", "sequence_number", "shard_id", "arrival_timestamp")
-"""What a tuple has unless other fields are chosen. The partition key and the arrival (seconds since the epoch) can
+"""The fields of a tuple unless others are chosen. The partition key and the arrival (seconds since the epoch) can
 be null; the sequence number, of up to 129 digits, is text; the data is what ``DataForm`` says."""
 
 
@@ -219,7 +219,7 @@ class KinesisSpoutComponent(Spout):
         self._settle(lambda spout: spout.fail(message_id, "failed in the topology, or timed out"), message_id)
 
     def _has_started(self, wait_seconds: float = 0.0) -> bool:
-        """Whether the spout is open; waits this long for its start. One that failed ends the process."""
+        """True if the spout is open; waits this long for its start. One that failed ends the process."""
         if self._start is None or not self._start.is_over(wait_seconds):
             return False
         try:

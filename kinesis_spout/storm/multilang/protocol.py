@@ -44,7 +44,7 @@ class Handshake(msgspec.Struct, frozen=True, kw_only=True):
 
     conf: dict[str, Any]
     context: dict[str, Any]
-    """Where the component stands: ``taskid``, ``componentid``, ``task->component`` and more."""
+    """The place of the component: ``taskid``, ``componentid``, ``task->component`` and more."""
     pid_dir: str = msgspec.field(name="pidDir")
     """A folder. The component makes an empty file there, named by its process id."""
 
@@ -229,7 +229,7 @@ def _shown(raw: object) -> str:
 
 
 MAX_SHOWN_CHARACTERS: Final = 2000
-"""Of one piece of invalid output; the rest is counted."""
+"""The most that is shown of one piece of invalid output; the rest is counted."""
 
 _WORD_OF_EMIT: Final = re.compile(rb'"emit"|"anchors"|[\xa4\x04]emit|[\xa7\x07]anchors')
 """As JSON writes them, and as MessagePack does: as its shortest text, as longer text or as bytes."""
@@ -240,9 +240,9 @@ class InvalidOutput:
     """Bytes of a component that are no message, made readable."""
 
     text: str
-    """What came; bytes that are not UTF-8 are replaced. At most ``MAX_SHOWN_CHARACTERS`` of it."""
+    """The bytes as text; those that are not UTF-8 are replaced. At most ``MAX_SHOWN_CHARACTERS`` of it."""
     reason: str
-    """What was expected instead."""
+    """The reason why it is none: what was expected."""
     may_be_emit: bool = False
     """It can have been an emit, whose tuple is lost with it."""
 

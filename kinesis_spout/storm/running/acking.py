@@ -45,7 +45,7 @@ class TreeEnd:
 
     @property
     def timed_out(self) -> bool:
-        """Whether a tuple was still open when the micro-batch ended; otherwise a bolt failed one."""
+        """True if a tuple was still open when the micro-batch ended; otherwise a bolt failed one."""
         return self.failure.timed_out
 
     @property

@@ -1,4 +1,4 @@
-"""What travels between stages: tuples for one task, packed; and what was done to trees, for one acker.
+"""Blocks that travel between stages: tuples for one task, packed; messages about trees, for one acker.
 
 A block is bytes and a few words about them, so a process that only passes it on does not unpack it: packed, a
 tuple costs a third of what it costs alone.
@@ -45,11 +45,11 @@ class TupleBlock:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AckBlock:
-    """What one task has done to trees, for the acker that has these."""
+    """Messages of one task about trees, for the acker that has these."""
 
     roots: bytes = field(repr=False)
     values: bytes = field(repr=False)
-    """What it did to each, XORed."""
+    """The XOR of all messages about each."""
     ends: Mapping[int, TreeEnd] = field(default_factory=dict)
     touched: bytes = field(default=b"", repr=False)
 
@@ -59,7 +59,7 @@ class RecordBlock:
     """The records of one slice whose trees were open after the first stage, for the case that they fail."""
 
     batch: int
-    """Which slice of the micro-batch it is."""
+    """The number of the slice in the micro-batch."""
     records: bytes = field(repr=False)
 
 
@@ -69,20 +69,20 @@ class ForDriver:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StageReport(ForDriver):
-    """What one task of a stage, or an acker, has found: counts, and which trees are not complete."""
+    """The report of one task of a stage, or of an acker: its counts, and the trees that are not complete."""
 
     ends: Mapping[int, TreeEnd] = field(default_factory=dict)
     """By root."""
     touched: bytes = field(default=b"", repr=False)
     """The roots that have changed state, as words."""
     has_groups: bool = False
-    """Whether it has sent a ``GroupBlock``, too."""
+    """True if it has sent a ``GroupBlock``, too."""
     counts: Mapping[str, ComponentCounts] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupBlock(ForDriver):
-    """Which trees one task has put into groups: what fails of a group fails them all."""
+    """Trees that one task has put into groups: when one of a group fails, they all do."""
 
     heads: bytes = field(repr=False)
     """The root of each group, and how many trees it has, as words."""
@@ -110,7 +110,7 @@ class GroupBlock(ForDriver):
 
 Block = TupleBlock | AckBlock | RecordBlock | ForDriver
 Keyed = tuple[int, Block]
-"""What travels, with the partition that it is for, before that is taken modulo the partitions of the exchange."""
+"""A block with the partition that it is for, before that is taken modulo the partitions of the exchange."""
 
 Refuse = Callable[[Collection[int], str], None]
 """Called for a tuple that cannot travel: the roots of its trees, and why."""
@@ -185,7 +185,7 @@ class Parcel:
 
 
 class StageOutbox:
-    """What leaves one stage of one partition: parcels that are being filled, and blocks that are ready. Mutable.
+    """The output of one stage in one partition: parcels that are being filled, blocks that are ready. Mutable.
 
     ``partitions`` are those after the exchange; a task lives in its index modulo that.
     """

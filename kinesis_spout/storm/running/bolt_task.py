@@ -61,7 +61,7 @@ class BoltTask:
         self._tells_touched = tells_touched
         self.results = results
         self._came: list[TupleBlock] = []
-        """What has come to a bolt with state in this micro-batch."""
+        """The blocks that have come to a bolt with state in this micro-batch."""
         self._batching: BatchBolt | None = None
         """The bolt, if it takes whole blocks. With state it is told tuple by tuple what changes that."""
         if isinstance(bolt, BatchBolt) and not isinstance(bolt, StatefulBolt):
@@ -129,39 +129,40 @@ class BoltTask:
             if root and not tup.state:
                 hold(tup)
 
-        return send if self.results is None else self._with_state(send, self.results)
+        if self._state is None or self.results is None:
+            return send
+        return self._with_state(send, self._state, self.results)
 
     def sender_of_all(self, source: Source) -> SendAll | None:
         """Take several tuples of the same trees in one call; None if that saves nothing."""
         return None if self._combining is None else self._combining.senders(source)[1]
 
-    def _with_state(self, send: Send, results: TaskResults) -> Send:
+    def _with_state(self, send: Send, state: PartitionState, results: TaskResults) -> Send:
         """Report which roots change the state. Undo at once what a tuple that failed at once has changed.
 
         A careful run does that itself, for whole trees. What a tuple leaves to emit is emitted behind it.
         """
-        collector, ends, touched = self.collector, self._trees.ends, self._trees.touched
-        tells = self._tells_touched
+        collector, log, ends, touch = self.collector, state.log, self._trees.ends, self._trees.touched.add
+        tells, is_careful = self._tells_touched, state.kept is not None
 
         def send_and_tell(values: Sequence[Any], root: int, others: tuple[int, ...] | None) -> None:
-            state = self._state
-            assert state is not None, "it was given"
             if tells and ends and others is None and root in ends:
                 return  # Its tree has failed: what it did here would have to be undone.
-            log = state.log
             before = len(log)
             send(values, root, others)
-            if tells and len(log) > before:
-                if others or (ends and state.kept is None):
+            if len(log) > before:
+                if tells and (others or (ends and not is_careful)):
                     self._tell_touched((root, *(others or ())), state)
-                else:
-                    touched.add(root)
+                elif tells:
+                    touch(root)
+            elif not collector.gathered:
+                return
             if collector.gathered:
                 results.emit()
-            if state.kept is None:
+            if is_careful:
+                state.attribute(before, (root, *others) if others else (root,))
+            else:
                 log.clear()
-            elif len(log) > before:
-                state.spans.append((before, len(log), (root, *others) if others else (root,)))
 
         return send_and_tell
 
@@ -203,7 +204,7 @@ class BoltTask:
             self.results.emit_again()
 
     def flush(self) -> None:
-        """What the bolt still holds after its flush has timed out, or fails if ``flush`` raised."""
+        """Flush the bolt. Tuples that it still holds then have timed out, or fail if ``flush`` raised."""
         self.release()
         for tup in self._held:
             self.collector.time_out(tup, failure_saying(_NOT_ACKED))

@@ -1,4 +1,4 @@
-"""What time it is for a topology, and when ticks are due: decided in one place for all copies of a bolt.
+"""The time of a topology, and when ticks are due: decided in one place for all copies of a bolt.
 
 **Processing time** never runs backwards and never jumps. The driver has it, and each micro-batch takes its
 time along: so all tuples of a micro-batch have one time, on every machine and in every run of it. It advances
@@ -117,7 +117,7 @@ class TickClock:
         self._ticked_at = dict.fromkeys(every, now)
         self._numbers: dict[str, int] = {}
         self._new: frozenset[str] = frozenset()
-        """Which no micro-batch has brought yet. Needs no lock: where there is state, or a shell bolt, the
+        """Those that no micro-batch has brought yet. Needs no lock: where there is state, or a shell bolt, the
         micro-batches of a spout run one at a time."""
 
     @property

@@ -37,7 +37,7 @@ SendAll = Callable[[Sequence[Sequence[Any]], int, tuple[int, ...] | None], None]
 """Takes several tuples to one task, by the values of each; see ``Send``."""
 
 
-class Emission(NamedTuple):
+class ChosenTuple(NamedTuple):
     """A tuple that is to be emitted as a result."""
 
     stream: str
@@ -138,7 +138,7 @@ class ReportedErrors:
 
 
 class TaskCollector:
-    """What one task emits, acks and fails with: an ``OutputCollector``. Emits spouts' tuples, too. Mutable.
+    """The ``OutputCollector`` of one task: emits, acks and fails. Emits spouts' tuples, too. Mutable.
 
     Exceptions in ``ends_run`` end the stage's run instead of failing their tuple.
     """
@@ -151,10 +151,10 @@ class TaskCollector:
         self.drop_last: Callable[[int], None] = _nothing_left
         """Drops what a tree that failed has sent last to bolts in other processes that would undo it."""
         self.results: Results | None = None
-        """Of a bolt with state."""
+        """Set for a bolt with state."""
         self.emits_results = False
-        """Whether what is emitted without an anchor, or with a tick as its anchor, is gathered."""
-        self.gathered: list[Emission] = []
+        """True if what is emitted without an anchor, or with a tick as its anchor, is gathered."""
+        self.gathered: list[ChosenTuple] = []
         self.ended_in_tick: list[int] | None = None
         """The roots of held tuples that were acked in the tick at hand; None while there is none."""
         self.counts = ComponentCounts()
@@ -188,7 +188,7 @@ class TaskCollector:
         ]
         opened = self._open(anchors)
         if self.emits_results and not any(each.root for each in opened):
-            self.gathered += [Emission(stream, each, None, output.targets(each)) for each in many]
+            self.gathered += [ChosenTuple(stream, each, None, output.targets(each)) for each in many]
             return
         root, others = (opened[0].root, opened[0].others) if len(opened) == 1 else _trees_of(opened)
         output.send_all(many, root, others)
@@ -211,7 +211,7 @@ class TaskCollector:
         many = self._open(anchors)
         values = values if isinstance(values, tuple) else list(values)
         targets = output.targets(values)
-        self._emit(Emission(stream, values, None, targets), many)
+        self._emit(ChosenTuple(stream, values, None, targets), many)
         return [task for task, _ in targets]
 
     def emit_direct(
@@ -224,9 +224,9 @@ class TaskCollector:
         output = self._checked(values, stream, direct=True)
         many = self._open(anchors)
         copied = values if isinstance(values, tuple) else list(values)
-        self._emit(Emission(stream, copied, task, [(task, self._to(task, output, stream))]), many)
+        self._emit(ChosenTuple(stream, copied, task, [(task, self._to(task, output, stream))]), many)
 
-    def _emit(self, chosen: Emission, anchors: Sequence[Tuple]) -> None:
+    def _emit(self, chosen: ChosenTuple, anchors: Sequence[Tuple]) -> None:
         root, others = _trees_of(anchors)
         if self.emits_results and not root:
             self.gathered.append(chosen)
@@ -235,12 +235,12 @@ class TaskCollector:
         for _, send in chosen.targets:
             send(chosen.values, root, others)
 
-    def chosen(self, stream: str, values: Sequence[Any], task: int | None) -> Emission:
+    def chosen(self, stream: str, values: Sequence[Any], task: int | None) -> ChosenTuple:
         """Choose the tasks of a tuple that was kept. Raises if the topology has no place for it any more."""
         output = self._checked(values, stream, direct=task is not None)
         if task is None:
-            return Emission(stream, values, None, output.targets(values))
-        return Emission(stream, values, task, [(task, self._to(task, output, stream))])
+            return ChosenTuple(stream, values, None, output.targets(values))
+        return ChosenTuple(stream, values, task, [(task, self._to(task, output, stream))])
 
     def _to(self, task: int, output: Output, stream: str) -> Send:
         send = output.tasks.get(task)

@@ -1,4 +1,4 @@
-"""What a component has done, and what it reports of itself. Pure."""
+"""Counts of what a component has done, and its own metrics. Pure."""
 
 from collections import defaultdict, deque
 from collections.abc import Callable, Iterable, Mapping
@@ -20,16 +20,16 @@ _WORDS: Final = {
 _NO_SUMS: Final = frozenset({"last_error", "metrics"})
 _TIMES: Final = ("sampled", "sampled_seconds", "completed", "completing_seconds")
 _LARGEST: Final = 10**300
-"""Of the numbers that are summed, so that no sum is more than a float can be."""
+"""The largest number that is summed, so that no sum is more than a float can be."""
 _PARTS: Final = 20
 _PART_SECONDS: Final = 30.0
 _MAX_BYTES: Final = 2_000
-"""Of a value that is shown as it is; a longer one is shown as text, and cut."""
+"""The size of a value that is shown as it is; a longer one is shown as text, and cut."""
 
 
 @dataclass(slots=True, kw_only=True)
 class ComponentMetric:
-    """What was reported under one name. Mutable; several add up."""
+    """A metric that a component reports. Mutable; several add up."""
 
     count: int = 0
     total: float = 0
@@ -94,15 +94,15 @@ class ComponentCounts:
     acked_twice: int = 0
     """Acks and fails that change nothing: the second of a tuple, and those that come after its time-out."""
     errors: int = 0
-    """What it reported and what it raised, but for verdicts on tuples (``FailedException``, ``Reject`` ...)."""
+    """Errors that it reported or raised, but for verdicts on tuples (``FailedException``, ``Reject`` ...)."""
     sampled: int = 0
-    """How many calls of ``execute`` were timed; of a query this and what follows is of its last ten minutes."""
+    """Timed calls of ``execute``. In a query this count and the following are of its last ten minutes."""
     sampled_seconds: float = 0.0
-    """What these took together, with the bolts that they called in the same process."""
+    """The time these took together, with the bolts that they called in the same process."""
     completed: int = 0
-    """Of a spout: how many of its acked tuples were timed."""
+    """Timed tuples of a spout, among the acked ones."""
     completing_seconds: float = 0.0
-    """What these took together, each until its tree was done."""
+    """The time these took together, each until its tree was done."""
     last_error: str = ""
     metrics: dict[str, ComponentMetric] = field(default_factory=dict)
 
@@ -165,7 +165,7 @@ class ComponentCounts:
 
     @property
     def complete_latency_ms(self) -> float:
-        """Of a spout: how long an acked tuple took on average, in milliseconds; 0 without any."""
+        """The mean time until a spout's tuple was acked, in milliseconds; 0 without any."""
         return 1000 * self.completing_seconds / self.completed if self.completed else 0.0
 
     def told(self) -> dict[str, Any]:
@@ -198,7 +198,7 @@ class RunningCounts:
         self._clock = clock
         self._totals: dict[str, ComponentCounts] = defaultdict(ComponentCounts)
         self._parts: deque[tuple[int, dict[str, ComponentCounts]]] = deque()
-        """What was timed in each part of the window, by its number, oldest first."""
+        """The timed calls in each part of the window, by its number, oldest first."""
 
     def add(self, component: str, counts: ComponentCounts) -> None:
         self._totals[component].add(counts)

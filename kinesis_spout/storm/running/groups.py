@@ -1,4 +1,4 @@
-"""How a tree that failed leaves no trace in the state: careful runs, in groups of roots that halve.
+"""Careful runs, by which a failed tree leaves no trace in the state: groups of roots that halve.
 
 At first all roots of a micro-batch run at once, in many processes. A tuple that fails where it has changed
 state is undone there. A failed tree that also changed state elsewhere cannot be undone alone: others have
@@ -39,11 +39,11 @@ _LARGEST: Final = 1_024
 
 _Found = TypeVar("_Found")
 Noted = tuple[str, str, Sequence[Any]]
-"""What was emitted: component, stream, values."""
+"""An emitted tuple: component, stream, values."""
 
 
 class RunChoice:
-    """How the next micro-batch is run. Mutable.
+    """Chooses how the next micro-batch is run. Mutable.
 
     Where trees fail behind state at a rate, most runs at once are in vain. So after one of them the next
     micro-batches are run carefully from the start: one after the first time in vain, then twice as many each
@@ -100,8 +100,8 @@ class Groups:
         self._trees = trees
         self._tasks = tasks
         self._record = record
-        self.noted: list[Noted] = []
-        """What was emitted since the last group was kept."""
+        self._noted: list[Noted] = []
+        """The tuples emitted since the last group was kept."""
         self._states: list[tuple[BoltTask, PartitionState]] = []
         self._group: list[_Root] = []
         self._failed_at_once: set[int] = set()
@@ -111,7 +111,7 @@ class Groups:
         self._queued: list[_Root] = []
         """Results of roots that stand, and of the group; one whose root was undone is not in the state."""
         self._is_one = False
-        """Whether the group cannot be divided, as a bolt holds tuples of it over its flush."""
+        """True if the group cannot be divided, as a bolt holds tuples of it over its flush."""
         self._size = _LARGEST
 
     def begin(self, states: list[tuple[BoltTask, PartitionState]]) -> None:
@@ -123,13 +123,17 @@ class Groups:
 
     def _forget(self) -> None:
         self._group.clear()
-        self.noted.clear()
+        self._noted.clear()
         self._forget_touched()
 
     def _forget_touched(self) -> None:
         self._failed_at_once.clear()
         self._touched.clear()
         self._trees.touched.clear()
+
+    def note(self, component: str, stream: str, values: Sequence[Any]) -> None:
+        """Note what was emitted, to record it if the group is kept."""
+        self._noted.append((component, stream, values))
 
     @property
     def is_open(self) -> bool:
@@ -197,7 +201,7 @@ class Groups:
         self._touched |= trees.touched
         trees.touched.clear()
         before = [len(state.log) for _, state in self._states]
-        ended, noted = len(trees.ends), len(self.noted)
+        ended, noted = len(trees.ends), len(self._noted)
         self._group.append(each)
         raised = None
         try:
@@ -209,7 +213,7 @@ class Groups:
         failed = list(trees.ends)[ended:] if len(trees.ends) > ended else []
         if failed and not self._is_holding:
             if failed == [each.root] and trees.touched <= {each.root} and self._is_undone(before):
-                del self.noted[noted:]
+                del self._noted[noted:]
             else:
                 self._failed_at_once.update(failed)
         return raised
@@ -322,9 +326,9 @@ class Groups:
         for (_, state), changed in zip(self._states, pickled, strict=True):
             state.kept_from(changed)
         if self._record is not None:
-            for noted in self.noted:
+            for noted in self._noted:
                 self._record(*noted)
-        self.noted.clear()
+        self._noted.clear()
         self._forget_touched()
         return None
 

@@ -28,7 +28,7 @@ SHELL_SPOUT: Final = "kinesis_spout.shell.spout"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Program:
-    """What runs. Picklable."""
+    """A topology that runs. Picklable."""
 
     topology: str
     graph: ComponentGraph
@@ -38,17 +38,17 @@ class Program:
     bolts: Mapping[str, bytes] = field(repr=False)
     timeout_seconds: float
     ticks: Mapping[str, float]
-    """How often the components tick that want ticks, in seconds; 0: in every micro-batch."""
+    """Seconds between the ticks of each component that wants ticks; 0: one in every micro-batch."""
     partitions: int
-    """Of an exchange."""
+    """The number of partitions of an exchange."""
     ackers: int = 0
-    """How many share the trees, as in Storm. 0: a tree is complete unless a task reports it."""
+    """The number of ackers that share the trees. 0: a tree is complete unless a task reports it."""
     is_tracked: bool = True
-    """Whether a spout's tuple has a tree; otherwise it is acked at once."""
+    """True if a spout's tuple has a tree; otherwise it is acked at once."""
     is_exact: bool = True
-    """Whether a tree that fails leaves no trace in the state."""
+    """True if a tree that fails leaves no trace in the state."""
     is_careful: bool = False
-    """Whether all bolts are in one stage, in one process: see ``groups``."""
+    """True if all bolts are in one stage, in one process: see ``groups``."""
 
     def carefully(self) -> "Program":
         return replace(self, plan=self.plan.in_one_stage(), partitions=1, is_careful=True)

@@ -19,12 +19,12 @@ from functools import partial
 from typing import Final, NamedTuple, Protocol
 
 from kinesis_spout.storm.components.bolt import FailedException
-from kinesis_spout.storm.running.collecting import Emission, TaskCollector
+from kinesis_spout.storm.running.collecting import ChosenTuple, TaskCollector
 from kinesis_spout.storm.running.trees import Trees, new_result_root
 from kinesis_spout.storm.state.key_values import PartitionState, Result, ResultKey, UnfitValue
 
 MOST_WAITING: Final = 10_000
-"""Of the results of a bolt, over all its tasks. While more have failed, its windows stay open: then their records
+"""The most failed results of a bolt, over all its tasks. With more its windows stay open: then their records
 fail, deliveries slow down, and the state does not grow."""
 
 
@@ -164,7 +164,7 @@ class TaskResults:
             else:
                 self._emit(key, result, chosen)
 
-    def _emit(self, key: ResultKey, result: Result, chosen: Emission) -> None:
+    def _emit(self, key: ResultKey, result: Result, chosen: ChosenTuple) -> None:
         state, trees, root = self._state, self._trees, key.root
         assert state is not None, "it was given"
 

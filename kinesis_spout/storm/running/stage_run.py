@@ -83,10 +83,11 @@ class StageRun:
         self.emit_root: EmitRoot = self.spout.emit_root
         self._groups: Groups | None = None
         self._record = record
+        self._batches = 0
         if program.is_careful:
             self._groups = Groups(self.spout, self.trees, self._in_order, record)
             self.emit_root = self._groups.emit_root
-            self._record = None if record is None else self._note
+            self._record = None if record is None else self._groups.note
             # All bolts call each other here, also those that exchanges separate elsewhere.
             needed = _USERS_CALLS + _CALLS_OF_A_BOLT * len(self._plan.stage_of)
             sys.setrecursionlimit(max(sys.getrecursionlimit(), needed))
@@ -100,6 +101,7 @@ class StageRun:
         """Begin a micro-batch. ``states`` gives each task with state its own; ``ticks`` come at the end."""
         self.trees.begin()
         self._ticks = ticks
+        self._batches += 1
         self.outbox.clear()
         given: list[tuple[BoltTask, PartitionState]] = []
         for name in self._plan.stages[self.stage]:
@@ -111,18 +113,15 @@ class StageRun:
         if self._groups is not None:
             self._groups.begin(given)
 
-    def receive(self, block: TupleBlock) -> None:
-        if self.program.ackers:
-            self.trees.tell(block)
-        self._task(block.component, block.index).receive(block)
-
     def run(
         self, blocks: Iterable[Keyed], states: OpenState | None = None, ticks: BatchTicks = NO_TICKS
     ) -> Iterator[Keyed]:
         self.begin(states, ticks)
         for partition, block in blocks:
             if isinstance(block, TupleBlock) and self._plan.stage_of[block.component] == self.stage:
-                self.receive(block)
+                if self.program.ackers:
+                    self.trees.tell(block)
+                self._task(block.component, block.index).receive(block)
                 yield from self.outbox.take()
             else:
                 yield partition, block
@@ -246,10 +245,6 @@ class StageRun:
             self._tasks[component, index] = task
         return task
 
-    def _note(self, component: str, stream: str, values: Sequence[Any]) -> None:
-        assert self._groups is not None, "it notes for groups"
-        self._groups.noted.append((component, stream, values))
-
     def _wire(self, collector: TaskCollector, component: str, index: int) -> None:
         for name, stream in self._graph[component].streams.items():
             source = source_of(self._graph, component, name, index)
@@ -313,11 +308,12 @@ class StageRun:
 
     def _direct_way(self, component: str, index: int, source: Source) -> Send:
         send: Send | None = None
+        made_in = 0
 
         def send_to_task(values: Sequence[Any], root: int, others: tuple[int, ...] | None) -> None:
-            nonlocal send
-            if send is None:
-                send = self._task(component, index).sender(source)
+            nonlocal send, made_in
+            if send is None or made_in != self._batches:  # A task with state can have got another one.
+                send, made_in = self._task(component, index).sender(source), self._batches
             send(values, root, others)
 
         return send_to_task

@@ -73,7 +73,7 @@ def new_result_root() -> int:
 
 
 class Trees:
-    """What was done to trees in this process. Mutable."""
+    """The trees of one process. Mutable."""
 
     def __init__(self, clock: Callable[[], float], timeout_seconds: float) -> None:
         self.clock = clock
@@ -84,7 +84,7 @@ class Trees:
         self.reset_at = self._began
         """When the time-out of a tree was last restarted."""
         self.has_left = False
-        """Whether a tuple has left the process since this was last set to False, of whatever tree."""
+        """True if a tuple has left the process since this was last set to False, of whatever tree."""
         self.opened: dict[int, int] = {}
         """By root: how many of its tuples are held here or failed; without those of 0."""
         self.ends: dict[int, TreeEnd] = {}
@@ -195,18 +195,18 @@ class Trees:
         return (self.ends.get(root) or NOBODY_SAID) if root in self.opened else None
 
 
-class Verdict(NamedTuple):
-    """Which trees of a micro-batch are not complete."""
+class TreeVerdict(NamedTuple):
+    """The trees of a micro-batch that are not complete."""
 
     ends: Mapping[int, Mapping[int, TreeEnd]]
     """Those of a spout's tuples, by batch and number: see ``root_of``."""
     failed_results: frozenset[int]
     """The roots of results."""
     has_touched: bool
-    """Whether one of them has changed state."""
+    """True if one of them has changed state."""
 
 
-def verdict_of(reports: Iterable[StageReport], groups: Iterable[GroupBlock] = ()) -> Verdict:
+def verdict_of(reports: Iterable[StageReport], groups: Iterable[GroupBlock] = ()) -> TreeVerdict:
     """Decide the trees of a micro-batch by what all of its tasks, or ackers, report."""
     ends: dict[int, TreeEnd] = {}
     touched: list[Words] = [np.empty(0, np.uint64)]
@@ -215,7 +215,7 @@ def verdict_of(reports: Iterable[StageReport], groups: Iterable[GroupBlock] = ()
         for root, end in report.ends.items():
             note_end(ends, root, end)
     if not ends:
-        return Verdict({}, frozenset(), has_touched=False)
+        return TreeVerdict({}, frozenset(), has_touched=False)
     members: dict[int, Words] = {}
     for block in groups:
         members.update(block.groups())
@@ -225,7 +225,7 @@ def verdict_of(reports: Iterable[StageReport], groups: Iterable[GroupBlock] = ()
         place = place_of(root)
         if place is not None:
             by_batch[place[0]][place[1]] = end
-    return Verdict(
+    return TreeVerdict(
         by_batch,
         frozenset(root for root in ends if root >= _RESULTS),
         has_touched=_has_any(np.concatenate(touched), ends, members),
@@ -233,7 +233,7 @@ def verdict_of(reports: Iterable[StageReport], groups: Iterable[GroupBlock] = ()
 
 
 def _end_members(ends: dict[int, TreeEnd], members: Mapping[int, Words]) -> None:
-    """What fails of a group fails all trees in it, also by a group in the group."""
+    """Fail all trees of each group that has failed, also of a group in the group."""
     waiting = [root for root in ends if root in members]
     while waiting:
         group = waiting.pop()
@@ -245,7 +245,7 @@ def _end_members(ends: dict[int, TreeEnd], members: Mapping[int, Words]) -> None
 
 
 def _has_any(roots: Words, ends: Mapping[int, TreeEnd], members: Mapping[int, Words]) -> bool:
-    """Whether one of these, or of the trees in these groups, is not complete."""
+    """True if one of these, or of the trees in these groups, is not complete."""
     failed = np.fromiter(ends, np.uint64)
     while len(roots):
         if np.isin(failed, roots).any():

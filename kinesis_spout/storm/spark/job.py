@@ -30,7 +30,7 @@ from kinesis_spout.storm.running.blocks import Block, GroupBlock, Keyed, StageRe
 from kinesis_spout.storm.running.clocks import BatchTicks
 from kinesis_spout.storm.running.counts import ComponentCounts, RunningCounts
 from kinesis_spout.storm.running.program import Program
-from kinesis_spout.storm.running.trees import Verdict, verdict_of
+from kinesis_spout.storm.running.trees import TreeVerdict, verdict_of
 from kinesis_spout.storm.spark.kept_runs import ShippedProgram
 from kinesis_spout.storm.spark.stages import (
     FindFailed,
@@ -57,19 +57,19 @@ FirstStage = Callable[[Iterable[Any]], Iterator[Keyed]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobResult:
-    """What a job of all stages has come to."""
+    """The result of a job of all stages."""
 
     slices: list[WorkResult]
     """With the trees that failed."""
-    verdict: Verdict
+    verdict: TreeVerdict
     updates: list[StateUpdate]
     do_changes_count: bool
-    """Whether what it has changed of the state may count; of a careful run it always may."""
+    """True if what it has changed of the state may count; of a careful run it always may."""
     is_cut: bool
-    """Whether records were delivered that come again, because more have failed than can be kept."""
+    """True if records were delivered that come again, because more have failed than can be kept."""
 
     @classmethod
-    def of(cls, found: Sequence[Block], verdict: Verdict) -> Self:
+    def of(cls, found: Sequence[Block], verdict: TreeVerdict) -> Self:
         failed: defaultdict[int, list[FailedTree]] = defaultdict(list)
         for block in found:
             if isinstance(block, FailedTrees):
@@ -154,7 +154,7 @@ class TopologyJobs:
 
     def _decided(
         self, found: Sequence[Block], exchanged: RDD[Keyed] | None, tasks: int
-    ) -> tuple[Verdict, list[Block]]:
+    ) -> tuple[TreeVerdict, list[Block]]:
         """Decide the trees by what tasks, or ackers, report; give the records of those that failed, too.
 
         What was left for that case is in partitions behind those of the ``tasks``. Without an exchange the
@@ -226,7 +226,7 @@ def _write_with_java(context: SparkContext, exchanged: RDD[Keyed]) -> None:
 
 @dataclass(frozen=True, slots=True)
 class _Partition:
-    """Where a block goes by its key: below 0 it is for the partitions that are kept, if there are any."""
+    """Sends a block where its key says: below 0 to the partitions that are kept, if there are any."""
 
     partitions: int
     kept: int

@@ -47,7 +47,7 @@ _GATHER_SECONDS: Final = 0.05
 """A spout that makes its tuples slowly, or waits for each, is asked no longer for those of one micro-batch."""
 _JOIN_SECONDS: Final = 30.0
 _LOOK_SECONDS: Final = 0.5
-"""How often to look whether a call of the spout hangs, or a job takes too long."""
+"""The time between two looks whether a call of the spout hangs, or a job takes too long."""
 _RECENT_PROGRESS: Final = 100
 
 _log: Final = logging.getLogger(__name__)
@@ -69,7 +69,7 @@ class GatheringCollector:
         self._streams = streams
         self.gathered: list[Gathered] = []
         self.given_up: SpoutHangs | None = None
-        """What a call gets that goes on emitting although the query has ended."""
+        """The error for a call that goes on emitting although the query has ended."""
         self.counts = ComponentCounts()
         self._errors = ReportedErrors(f"spout {name}", self.counts, monotonic)
 
@@ -134,7 +134,7 @@ class OwnSpoutQuery(RunningQuery):
         self._ended = threading.Event()
         self._idle_since: float | None = None
         self._tag = ""
-        """Of the job that runs; "" if none does."""
+        """The tag of the job that runs; "" if none does."""
         self._cancelled_tag = ""
         self._error: BaseException | None = None
         self._under_way: tuple[str, float] | None = None
@@ -253,7 +253,7 @@ class OwnSpoutQuery(RunningQuery):
                 cancel(self._spark, tag)
 
     def _has_begun(self, tag: str) -> bool:
-        """Whether a job's first task was seen. While other jobs have the cluster, no component is to blame."""
+        """True if a job's first task was seen. While other jobs have the cluster, no component is to blame."""
         try:
             return has_begun(self._spark, tag)
         except (Py4JError, PySparkException, OSError, AttributeError):  # AttributeError: it was stopped

@@ -60,7 +60,7 @@ class TopologyRunner(SparkRunner):
         self._choice = RunChoice()
         """Needs no lock: micro-batches with state run one at a time."""
         self._changes: dict[str, _Changes] = {}
-        """What jobs have changed of the state, by their tags, until it is said whether they count."""
+        """The changes of state by jobs, by their tags, until it is decided whether they count."""
 
     @property
     def counts(self) -> dict[str, ComponentCounts]:

@@ -1,4 +1,4 @@
-"""What Spark runs: the first stage over what a spout has, later ones over blocks, ackers if they are asked for.
+"""Functions that Spark runs: the first stage over what a spout has, later ones over blocks, ackers if asked for.
 
 A ``KinesisSpout`` has slices, which the first stage reads. A spout of the user's own has emitted tuples on the
 driver: they travel inside the job.
@@ -43,16 +43,16 @@ TaskId = tuple[int, int]
 
 _LAST: Final = -1
 _MOST_SLICES: Final = (1 << 20) + 1
-"""Of one task; tells the slices of different tasks apart. It is odd, so that acker by acker they take turns."""
+"""The most slices of one task; tells those of different tasks apart. It is odd, so that ackers take turns."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StateReport(ForDriver):
-    """What became of the keyed state in one task."""
+    """The keyed state of one task after a micro-batch."""
 
     updates: Sequence[StateUpdate] = ()
     is_fit: bool = True
-    """Whether all that bolts left in it can be kept; otherwise the job's changes must not count."""
+    """True if all that bolts left in it can be kept; otherwise the job's changes must not count."""
     error: StateError | None = None
     """Why it could not be loaded or written."""
 
@@ -66,7 +66,7 @@ class RunMark(ForDriver):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SeenRuns(ForDriver):
     runs: frozenset[tuple[TaskId, str]]
-    """Of each task one, or several that do not fit together."""
+    """One for each task, or several that do not fit together."""
 
 
 class TaskRun:
@@ -114,7 +114,7 @@ class FirstStage:
     to_values: PickledHandler[ToValues]
     ticks: BatchTicks = NO_TICKS
     state: StateManifest | None = None
-    """What the bolts with state begin with, if they are in this stage, as all are in a careful run."""
+    """The state that bolts begin with, if they are in this stage, as all are in a careful run."""
 
     def __call__(self, packs: Iterable[Sequence[WorkSlice]]) -> Iterator[Keyed]:
         print_log_lines()

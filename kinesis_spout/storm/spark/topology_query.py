@@ -21,7 +21,7 @@ from kinesis_spout.storm.topology_conf import BuiltTopology
 
 _LOOK_SECONDS: Final = 0.05
 _WATCH_SECONDS: Final = 0.5
-"""How often to look for a spout that has ended with an error."""
+"""The time between two looks for a spout that has ended with an error."""
 
 _log: Final = logging.getLogger(__name__)
 
@@ -89,7 +89,7 @@ class TopologyQuery(RunningQuery):
 
     @property
     def isActive(self) -> bool:  # noqa: N802
-        """Whether it runs: it was neither stopped nor ended by an error, nor have all spouts come to their end."""
+        """True if it runs: it was neither stopped nor ended by an error, nor have all spouts come to their end."""
         return self._ended is None
 
     @property
@@ -111,7 +111,7 @@ class TopologyQuery(RunningQuery):
 
     @property
     def is_done(self) -> bool:
-        """Whether every spout has come up to its `until`; see ``SpoutQuery``. One of your own has no end."""
+        """True if every spout has come up to its `until`; see ``SpoutQuery``. One of your own has no end."""
         return all(query.is_done for query in self._queries.values())
 
     def _consumers(self) -> Mapping[str, Consumer]:
@@ -137,7 +137,7 @@ class TopologyQuery(RunningQuery):
 
     @property
     def components(self) -> dict[str, ComponentCounts]:
-        """What each component has done since the start, in the order of the flow.
+        """The counts of each component since the start, in the order of the flow.
 
         Executed, emitted, acked, failed, timed out, latency; of a spout, the tuples that it emitted. Latencies are
         those of the last ten minutes.

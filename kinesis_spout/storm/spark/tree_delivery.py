@@ -55,7 +55,7 @@ class _OpenRecords(msgspec.Struct, array_like=True):
     stream: str
     shard_id: str
     numbers: list[int]
-    """Which record of the slice each is."""
+    """The number of each record in the slice."""
     data: list[bytes]
     sequence_numbers: list[str]
     partition_keys: list[str | None]
@@ -139,7 +139,7 @@ class TreeDelivery(SliceDelivery):
         self._run = run
         self._to_values = to_values
         self.batch = batch
-        """Which of the slices of the micro-batch this is."""
+        """The number of the slice in the micro-batch."""
         self._is_tracked = run.program.is_tracked
         self._most_open = plan.max_failures if plan.room is None else plan.room
         # On its way to the one record of a probe it passes over all others.

@@ -29,7 +29,7 @@ from kinesis_spout.storm.state.manifest import PartitionPlace, StateFile, StateM
 FORMAT: Final = 1
 _METADATA: Final = b"kinesis-spout-state"
 _ROWS: Final = 64 * 1024
-"""Of each record batch of a file."""
+"""The number of rows in each record batch of a file."""
 _KEY_BYTES: Final = 24
 _OPTIONS: Final = {"compression": "lz4"}
 _WITHOUT_FOLDERS: Final = frozenset({"s3", "gcs", "abfs"})
@@ -55,7 +55,7 @@ class StateFiles:
         self.address = address
         self.filesystem, self.root = _opened(address)
         self._was_there = False
-        """Whether the folder was seen. It is made once: made again, it would hide that a disk is away."""
+        """True if the folder was seen. It is made once: made again, it would hide that a disk is away."""
 
     @property
     def _is_local(self) -> bool:
@@ -140,7 +140,7 @@ class StateFiles:
             raise OSError(_NOT_THERE) from error
 
     def size_bytes(self, paths: Sequence[str]) -> int:
-        """How large files are together; missing ones count nothing. StateUnavailable: retriable."""
+        """Say how large files are together; missing ones count nothing. StateUnavailable: retriable."""
         try:
             found = self.filesystem.get_file_info([f"{self.root}/{path}" for path in paths])
         except OSError as error:

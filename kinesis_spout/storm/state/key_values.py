@@ -1,4 +1,4 @@
-"""What a stateful bolt gets: ``KeyValueState`` on what is stored, with the changes of one micro-batch over it.
+"""``KeyValueState`` of a stateful bolt: what is stored, with the changes of one micro-batch over it.
 
 Stored values are kept as they were pickled. ``get`` of one that this micro-batch has not put gives a new
 object each time: so changes in place are forgotten with the micro-batch, unless the value is put.
@@ -46,7 +46,7 @@ class Result(NamedTuple):
     task: int | None
     """The task that it was emitted to, if that was chosen by ``emit_direct``."""
     tries: int = 0
-    """How often its tree failed."""
+    """The number of times its tree failed."""
     not_before: float | None = None
     """When it is emitted again, in processing time; None: it is sent."""
 
@@ -68,7 +68,7 @@ class PartitionState:
 
     __slots__ = (
         *("_due_at", "_index", "_parallelism", "_stored_results", "changes"),
-        *("failed_results", "kept", "log", "spans", "stored", "unreadable"),
+        *("_spans", "failed_results", "kept", "log", "stored", "unreadable"),
     )
 
     def __init__(self, index: int, parallelism: int) -> None:
@@ -76,15 +76,16 @@ class PartitionState:
         self._parallelism = parallelism
         self.stored: dict[Any, bytes] = {}
         self._stored_results: set[ResultKey] = set()
-        """Which keys of ``stored`` are results."""
+        """The keys of ``stored`` that are results."""
         self.failed_results = 0
-        """How many results had failed when the micro-batch began, and have since in a careful run."""
+        """The number of results that had failed when the micro-batch began, or have since in a careful run."""
         self.changes: dict[Any, Any] = {}
-        """What this micro-batch has put, by key; ``DELETED`` where it has deleted."""
-        self.log: list[tuple[Any, Any]] = []
-        """What changed since it was last cleared: keys, each with what ``changes`` had of it before."""
-        self.spans: list[tuple[int, int, tuple[int, ...]]] = []
-        """In a careful run, of each tuple: where its changes and reads begin and end in the log; its roots."""
+        """The values that this micro-batch has put, by key; ``DELETED`` where it has deleted."""
+        self.log: list[Any] = []
+        """The changes since it was last cleared: a key, and what ``changes`` had of it before, and so on. Flat,
+        because pairs would cost as much again for the collector of garbage."""
+        self._spans: list[tuple[int, int, tuple[int, ...]]] = []
+        """In a careful run, of tuples: where their changes and reads begin and end in the log; their roots."""
         self.kept: dict[Any, bytes | None] | None = None
         """The changes that stand, pickled; None until ``keep`` is called. The log has what came after that."""
         self._due_at: dict[Any, tuple[bytes, float]] = {}
@@ -107,41 +108,53 @@ class PartitionState:
 
     def _note_read(self, key: Any, value: Any) -> None:
         if type(value) not in _CAN_BE_READ:
-            self.log.append((key, value))  # It can be changed in place.
+            self.log += (key, value)  # It can be changed in place.
         elif self.kept is not None:
-            self.log.append((key, _READ))
+            self.log += (key, _READ)
 
     def put(self, key: Any, value: Any) -> None:
         changes = self.changes
         if key not in changes and key not in self.stored:
             key = self._own(key)
-        self.log.append((key, changes.get(key, _ABSENT)))
+        log = self.log
+        log.append(key)
+        log.append(changes.get(key, _ABSENT))
         changes[key] = value
 
     def delete(self, key: Any) -> None:
         self.put(key, DELETED)
 
+    def _changes_in(self, start: int, end: int | None = None) -> list[tuple[Any, Any]]:
+        return list(zip(self.log[start:end:2], self.log[start + 1 : end : 2], strict=True))
+
+    def attribute(self, start: int, roots: tuple[int, ...]) -> None:
+        """In a careful run, say whose the changes and reads are that the log has from here on."""
+        spans, end = self._spans, len(self.log)
+        if spans and spans[-1][1] == start and spans[-1][2] == roots:
+            start = spans.pop()[0]
+        spans.append((start, end, roots))
+
     def can_undo(self, since: int = 0) -> bool:
-        """Whether the changes from a place in the log on can be undone; not if a value may have changed in place.
+        """True if the changes from a place in the log on can be undone; not if a value may have changed in place.
 
         A value that this micro-batch has put is the bolt's own object; only plain values are known to be
         unchanged.
         """
-        return all(_is_known(before) for _, before in self.log[since:])
+        return all(map(_is_known, self.log[since + 1 :: 2]))
 
     def undo(self, since: int = 0) -> None:
-        for key, before in reversed(self.log[since:]):
+        for key, before in reversed(self._changes_in(since)):
             self._put_back(key, before)
         del self.log[since:]
-        while self.spans and self.spans[-1][0] >= since:
-            self.spans.pop()
+        while self._spans and self._spans[-1][0] >= since:
+            self._spans.pop()
 
     def spoilt(self, roots: Container[int]) -> set[int]:
         """The roots that have read or changed a key after one of these had changed it, or together with one."""
         keys: set[Any] = set()
         found: set[int] = set()
-        for start, end, of_tuple in self.spans:
-            touched = {key for key, _ in self.log[start:end]}
+        for start, end, of_tuple in self._spans:
+            touched = set(self.log[start:end:2])
             if not keys.isdisjoint(touched):
                 found.update(of_tuple)
             if any(root in roots or root in found for root in of_tuple):
@@ -150,13 +163,13 @@ class PartitionState:
         return found
 
     def first_changes(self, roots: Container[int]) -> dict[Any, Any] | None:
-        """What was there before these roots changed it, by key; None if that is not known."""
+        """Find what was there before these roots changed it, by key; None if that is not known."""
         found: dict[Any, Any] = {}
         attributed = 0
-        for start, end, of_tuple in self.spans:
+        for start, end, of_tuple in self._spans:
             attributed += end - start
             if any(root in roots for root in of_tuple):
-                for key, before in self.log[start:end]:
+                for key, before in self._changes_in(start, end):
                     if before is not _READ:
                         found.setdefault(key, before)
         is_known = attributed == len(self.log) and all(map(_is_known, found.values()))
@@ -182,12 +195,12 @@ class PartitionState:
 
     def pickled_since(self) -> dict[Any, bytes | None]:
         """Pickle what was changed since the last ``keep``. Raises UnfitValue."""
-        return self.pickled({key: self.changes[key] for key, _ in self.log if key in self.changes})
+        return self.pickled({key: self.changes[key] for key in self.log[::2] if key in self.changes})
 
     def kept_from(self, pickled: Mapping[Any, bytes | None]) -> None:
         kept = self.kept
         assert kept is not None, "it has begun"
-        for key, _ in self.log:
+        for key in self.log[::2]:
             kept.pop(key, None)
         kept.update(pickled)
         self._forget_log()
@@ -196,7 +209,7 @@ class PartitionState:
         """Forget what was changed since the last ``keep``."""
         kept, changes = self.kept, self.changes
         assert kept is not None, "it has begun"
-        for key in {key for key, _ in self.log}:
+        for key in set(self.log[::2]):
             if key not in kept:
                 changes.pop(key, None)
             else:
@@ -207,7 +220,7 @@ class PartitionState:
 
     def _forget_log(self) -> None:
         self.log.clear()
-        self.spans.clear()
+        self._spans.clear()
 
     def results(self) -> list[tuple[ResultKey, Result]]:
         changes = self.changes
@@ -383,7 +396,7 @@ def kept_key(key: Any) -> Any:
 
 
 def task_of(key: Any, parallelism: int) -> int:
-    """Which task has a key, as ``fields_grouping`` decides; results are spread. Raises InvalidConfig."""
+    """Say which task has a key, as ``fields_grouping`` decides; results are spread. Raises InvalidConfig."""
     if type(key) is ResultKey:
         return key.root % parallelism
     return stable_hash(key if isinstance(key, tuple) else (key,)) % parallelism

@@ -1,4 +1,4 @@
-"""Which files are the keyed state of a topology: the manifest, committed with the checkpoints of the same moment.
+"""The manifest: names the files of a topology's keyed state, and is committed with the checkpoints of its moment.
 
 A stateful bolt's state is split by its tasks. Each part is a list of files: the first one is whole, each further
 one says what has changed since. A file that no manifest names is garbage, whatever it holds: so a crash between
@@ -30,14 +30,14 @@ _Value = TypeVar("_Value")
 VERSION: Final = 1
 _SUFFIX: Final = ".arrow"
 _LONGEST_FOLDER_BYTES: Final = 255
-"""Of a folder's name, on the usual file systems."""
+"""The longest name of a folder, on the usual file systems."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionPlace:
     topology: str
     life: str
-    """Of this state from its beginning to its removal. No other state's files are in its folder."""
+    """The id of this state from its beginning to its removal. No other state's files are in its folder."""
     component: str
     parallelism: int
     index: int
@@ -67,7 +67,7 @@ class FailedResults(NamedTuple):
     """The results of one task that failed, or wait after that."""
 
     roots: frozenset[int]
-    """Of those that were sent, and failed; the task does not know that yet."""
+    """The roots of those that were sent, and failed; the task does not know that yet."""
     retry_at: float
     """When the first one is emitted again, in processing time."""
 
@@ -270,7 +270,7 @@ class StateFile:
     name: str
     payload_bytes: int
     keys: Collection[Any] = ()
-    """What it changes; of the first file of a part, which is whole, it is not needed."""
+    """The keys that it changes; not needed of the first file of a part, which is whole."""
     after: tuple[str, ...] = ()
     """After which states it applies, the oldest first."""
 
@@ -280,7 +280,7 @@ class Merge:
     keeps: int
     """This many of the files stay; the new one replaces the others. 0: it is whole."""
     keys: Collection[Any] = ()
-    """What the new file changes; nothing where it is whole."""
+    """The keys that the new file changes; none where it is whole."""
     after: tuple[str, ...] = ()
     """After which states it applies."""
 

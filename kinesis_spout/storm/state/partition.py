@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator, Sequence
 from math import inf
 from typing import Final, NamedTuple, TypeVar
 
-from kinesis_spout.kinesis.retry_policy import RetryPolicy, Tries
+from kinesis_spout.kinesis.retry_policy import CallRetryPolicy, Tries
 from kinesis_spout.model.clock import SystemClock
 from kinesis_spout.model.errors import StateError
 from kinesis_spout.storm.state.files import Rows, StateFiles, payload_bytes_of
@@ -21,7 +21,7 @@ from kinesis_spout.storm.state.manifest import (
 
 _T = TypeVar("_T")
 
-_RETRY_POLICY: Final = RetryPolicy(
+_RETRY_POLICY: Final = CallRetryPolicy(
     deadline_seconds=10.0, first_backoff_seconds=0.2, backoff_cap_seconds=3.0, clock=SystemClock()
 )
 """With a store of files that cannot be reached; then the job does not count, and its records are planned again."""

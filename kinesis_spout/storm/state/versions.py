@@ -19,7 +19,7 @@ from kinesis_spout.storm.state.partition import patiently
 PASS_BYTES: Final = 128 * 1024 * 1024
 """About this much of the files, in compressed bytes, is spread over the new tasks at a time."""
 SWEEP_SECONDS: Final = 60.0
-"""How often to look for garbage at most."""
+"""The time between two looks for garbage."""
 STRAGGLER_SECONDS: Final = 3600.0
 """A younger file is left alone: the manifest that names it can be on its way."""
 
@@ -111,7 +111,7 @@ class KeyedState:
         """The state that the next micro-batch begins with; None while it is not known: no shard is owned then."""
         self._committed: StateManifest | None = None
         self._offered: dict[bytes, StateManifest] = {}
-        """What was handed over to be committed, and is not known to be: it can be what is stored."""
+        """Manifests handed over to be committed, and not known to be: one can be what is stored."""
         self._offered_at = self._committed_at = 0.0
 
     # What the runner calls
@@ -168,7 +168,7 @@ class KeyedState:
     # What the consumer calls: see ``Companion``
 
     def load(self, stored: bytes | None) -> None:
-        """Where nothing is stored the state begins, empty.
+        """Load what is stored; where nothing is, the state begins, empty.
 
         StateUnreadable: what is stored cannot be read, or is of another topology.
         """

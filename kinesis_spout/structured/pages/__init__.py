@@ -1,4 +1,4 @@
-"""Pages of records on their way: from the processes that fetch, to the reader, to the tasks.
+"""Pages of records on their way from the reader to the tasks.
 
 ``stream`` decides what is fetched, and when. Begin with ``page_server``.
 """

@@ -31,7 +31,7 @@ ShardKey = tuple[str, str]
 """Stream (as the options name it) and shard id."""
 
 
-class Segment(NamedTuple):
+class PageSegment(NamedTuple):
     page: int
     offset: int
     rows: int
@@ -46,7 +46,7 @@ class StoredPage:
     last: SequenceNumber
     size_bytes: int
     arrivals: npt.NDArray[np.int64]
-    """Of its rows; never decreasing."""
+    """The arrivals of its rows; never decreasing."""
 
     @property
     def row_bytes(self) -> float:
@@ -63,7 +63,7 @@ class StoredPage:
         return rows_before(self.batch, first)
 
     def whole_records(self, rows: int) -> int:
-        """Of the first ``rows`` rows, count those up to the last that ends a record of Kinesis."""
+        """Count those of the first ``rows`` rows up to the last that ends a record of Kinesis."""
         if rows in {0, self.rows} or self.sequence(rows) != self.sequence(rows - 1):
             return rows
         return self.rows_before(self.sequence(rows))
@@ -116,15 +116,15 @@ class PageBuffer:
             elif page.last > last:
                 yield page, page.rows_up_to(last)
 
-    def segments(self, shard: ShardKey, first: SequenceNumber, last: SequenceNumber) -> list[Segment]:
+    def segments(self, shard: ShardKey, first: SequenceNumber, last: SequenceNumber) -> list[PageSegment]:
         """The available rows from ``first`` to ``last``, both included."""
-        found: list[Segment] = []
+        found: list[PageSegment] = []
         for page in self._by_shard.get(shard, ()):
             if page.last < first or page.first > last:
                 continue
             start = 0 if page.first >= first else page.rows_before(first)
             end = page.rows if page.last <= last else page.rows_up_to(last)
-            found.append(Segment(page.number, start, end - start))
+            found.append(PageSegment(page.number, start, end - start))
         return found
 
     def free(self, shard: ShardKey, last: SequenceNumber) -> None:

@@ -21,14 +21,14 @@ import pyarrow as pa
 
 from kinesis_spout.processes.keyed_connections import HANDSHAKE_SECONDS, introduce
 from kinesis_spout.processes.message_channel import MessageChannel
-from kinesis_spout.structured.pages.page_buffer import Segment
+from kinesis_spout.structured.pages.page_buffer import PageSegment
 
 _MAX_REQUEST_BYTES: Final = 16 * 1024 * 1024
 _HAS_LOCAL_NAMES: Final = sys.platform == "linux"
 _FORGIVE_AFTER_SECONDS: Final = 60.0
-"""How long not to retry an unreachable server: each try can cost a time-out."""
+"""An unreachable server is not tried again for so long: each try can cost a time-out."""
 _ANSWER_SECONDS: Final = 60.0
-"""How long a task waits for a page, before it reads Kinesis instead."""
+"""A task waits for a page for so long, before it reads Kinesis instead."""
 _KEPT_CONNECTIONS: Final = 8
 """A Python worker outlives many queries, each with its own server."""
 
@@ -40,7 +40,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PageServerAddress:
-    """Where a reader serves its pages; travels to the executors."""
+    """The address at which a reader serves its pages; travels to the executors."""
 
     host: str
     port: int
@@ -83,16 +83,16 @@ class PageChannel(MessageChannel):
             connected.close()
             raise
 
-    def ask(self, segments: Sequence[Segment], rows_at_once: int) -> None:
+    def ask(self, segments: Sequence[PageSegment], rows_at_once: int) -> None:
         self.send(b"".join(_WANTED.pack(*segment, rows_at_once) for segment in segments))
 
-    def asked(self) -> list[tuple[Segment, int]]:
+    def asked(self) -> list[tuple[PageSegment, int]]:
         """Wait for a request: the segments, each with how many rows to send at once."""
         request = self.receive(_MAX_REQUEST_BYTES)
         if len(request) % _WANTED.size:
             raise OSError(f"expected a request for pages, got {len(request)} bytes")
         return [
-            (Segment(page, offset, rows), max(1, rows_at_once))
+            (PageSegment(page, offset, rows), max(1, rows_at_once))
             for page, offset, rows, rows_at_once in _WANTED.iter_unpack(request)
         ]
 
@@ -118,7 +118,7 @@ def _abstract(name: str) -> bytes:
 
 
 def fetch_segments(
-    address: PageServerAddress, segments: Sequence[Segment], schema: pa.Schema, *, rows_at_once: int
+    address: PageServerAddress, segments: Sequence[PageSegment], schema: pa.Schema, *, rows_at_once: int
 ) -> Generator[pa.RecordBatch, None, None]:
     """Yield rows up to the first missing segment. A connection not read to its end is not reused."""
     channel = _connections.take(address)

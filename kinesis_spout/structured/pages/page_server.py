@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterator
 from typing import Final
 
 from kinesis_spout.processes.keyed_connections import welcome
-from kinesis_spout.structured.pages.page_buffer import Segment, StoredPage
+from kinesis_spout.structured.pages.page_buffer import PageSegment, StoredPage
 from kinesis_spout.structured.pages.page_channel import PageChannel, PageServerAddress, listen, listen_locally
 
 MAX_CONNECTIONS: Final = 256
@@ -27,7 +27,7 @@ MAX_CONNECTIONS: Final = 256
 IDLE_SECONDS: Final = 60.0
 """After so long without a request a connection is closed. Spark also ends idle Python workers then."""
 _PATIENCE_SECONDS: Final = 5.0
-"""How long a connection waits for a slot; less than ``HANDSHAKE_SECONDS``."""
+"""A connection waits for a slot for so long; less than ``HANDSHAKE_SECONDS``."""
 _KEY_BYTES: Final = 32
 _NO_DESCRIPTORS_SECONDS: Final = 1.0
 _ELSEWHERE: Final = ("192.0.2.1", 9)
@@ -146,7 +146,7 @@ class PageServer:
             client.close()
             self._slots.leave(client)
 
-    def _answer(self, channel: PageChannel, segment: Segment, step: int) -> None:
+    def _answer(self, channel: PageChannel, segment: PageSegment, step: int) -> None:
         page = self._find(segment.page)
         if page is None:
             channel.send(b"")

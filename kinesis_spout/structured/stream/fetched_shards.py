@@ -59,7 +59,7 @@ class FetchedShards:
         self._at_horizon: frozenset[ShardKey] = frozenset()
         """The shards that the query begins to read at their oldest record, in this run."""
         self._left: list[ShardGetters] = []
-        """Of streams that are gone."""
+        """Those of streams that are gone."""
 
     def begins_with(self, first: QueryOffset) -> None:
         """Take in where the query begins, in this run: at its oldest record a shard has lost nothing yet."""
@@ -93,11 +93,11 @@ class FetchedShards:
         return {key: fetcher.at_end for key, fetcher in self._fetchers.items()}
 
     def since(self) -> dict[ShardKey, float | None]:
-        """Of each shard, when nothing had arrived yet of what the fetcher has not read (epoch seconds)."""
+        """Return, by shard, when nothing had arrived yet of what the fetcher has not read (epoch seconds)."""
         return {key: fetcher.since for key, fetcher in self._fetchers.items()}
 
     def is_newer_than(self, start: QueryOffset) -> bool:
-        """Whether Spark should log an idle shard's ``since``, without records: its log would become too old."""
+        """Tell whether Spark should log an idle shard's ``since``, without records, before its log is too old."""
         for (name, shard_id), fetcher in self._fetchers.items():
             logged = start.streams[name].shards[shard_id].position.since
             if logged is not None and (fetcher.since or logged) > logged + _LOG_SINCE_SECONDS:
@@ -132,7 +132,7 @@ class FetchedShards:
         return round((furthest.read_until + self._options.max_arrival_skew_seconds) * 1_000_000)
 
     def late_seconds(self) -> float:
-        """How late the buffered records are at least; 0 if waiting for more of them is useless."""
+        """Return by how much the buffered records are late at least; 0 if waiting for more of them is useless."""
         if any(fetcher.at_end for fetcher in self._fetchers.values()):
             return 0.0  # children wait for the batch
         parked = set(self.room.parked)

@@ -1,4 +1,4 @@
-"""What a task reads: exact ranges of shards, from the reader's pages or, where they are gone, from Kinesis.
+"""The input of a task: exact ranges of shards, from the reader's pages or, where they are gone, from Kinesis.
 
 A range says which records the batch has, by the sequence numbers of the first and the last and by their
 count. So every reading of it gives the same rows in the same order: by a repeated task, by a second action,
@@ -12,22 +12,16 @@ from typing import Final
 import pyarrow as pa
 from pyspark.sql.datasource import InputPartition
 
-from kinesis_spout.kinesis import (
-    ArrowPage,
-    KinesisClientSettings,
-    PollingShardGetter,
-    ReadSettings,
-    ShardGetters,
-)
-from kinesis_spout.kinesis.read.arrow import rows_before, rows_up_to, sequence_at
-from kinesis_spout.kinesis.retry_policy import Told, tried_again
+from kinesis_spout.kinesis import KinesisClientSettings, ReadSettings
+from kinesis_spout.kinesis.read.arrow import rows_before, sequence_at
 from kinesis_spout.model.clock import SystemClock
-from kinesis_spout.model.errors import KinesisSpoutError, ShardNotFound
+from kinesis_spout.model.errors import ShardNotFound
 from kinesis_spout.processes.executor_python import set_aside_imports
 from kinesis_spout.structured.data_loss import lose
-from kinesis_spout.structured.pages.page_buffer import Segment
+from kinesis_spout.structured.pages.page_buffer import PageSegment
 from kinesis_spout.structured.pages.page_channel import PageServerAddress, fetch_segments
 from kinesis_spout.structured.schema import arrow_schema
+from kinesis_spout.structured.shard_interval import IntervalRead, ShardInterval
 from shard_state import Position, SequenceNumber
 
 _ROWS_PER_BATCH: Final = 2_000
@@ -42,8 +36,8 @@ class ShardRange:
     first: SequenceNumber
     last: SequenceNumber
     rows: int
-    segments: tuple[Segment, ...] = ()
-    """Where the reader has them; empty unless it has all of them."""
+    segments: tuple[PageSegment, ...] = ()
+    """Their places in the reader's memory; empty unless it has all of them."""
     size_bytes: int = 0
     """Approximate."""
 
@@ -106,7 +100,7 @@ class _Range:
         self._done: SequenceNumber | None = None
         """The last row's."""
         self._rows_of_done = 0
-        """How many handed-out rows have that number."""
+        """The handed-out rows that have that number."""
 
     def read(self) -> Iterator[pa.RecordBatch]:
         shard, pages = self._shard, self._partition.pages
@@ -129,24 +123,24 @@ class _Range:
         yield from in_chunks(batch)
 
     def _from_kinesis(self) -> Iterator[pa.RecordBatch]:
-        shard = self._shard
-        getters = ShardGetters(self._partition.client.connect(), shard.stream, self._settings)
-        # From the last record again: the pages possibly lacked some of its user records.
-        start = Position.at(shard.first if self._done is None else self._done)
-        getter = getters.polled(shard.shard_id, start)
-        while True:
-            left = shard.rows - self._rows
+        shard, clock = self._shard, SystemClock()
+        interval = ShardInterval(
+            stream=shard.stream,
+            shard_id=shard.shard_id,
+            # From the last record again: the pages possibly lacked some of its user records.
+            start=Position.at(shard.first if self._done is None else self._done),
+            end=Position.after(shard.last),
+        )
+        read = IntervalRead(interval, self._partition.client, self._settings, clock=clock)
+        while not read.is_done and self._rows < shard.rows:
+            clock.sleep(read.ready_at - clock.monotonic())
             try:
-                page = patiently_read(getter, max(1, min(self._settings.max_records_per_fetch, left)))
+                rows = read.next_rows(at_most=shard.rows - self._rows)
             except ShardNotFound:
                 return  # retention took all of it
-            batch = self._not_handed_out(_up_to(page.batch, shard.last))
-            if batch.num_rows:
+            batch = None if rows is None else self._not_handed_out(rows)
+            if batch:
                 yield from self._hand_out(batch)
-            if page.at_end or _is_behind(page.batch, shard.last):
-                return
-            if not page.kinesis_records and not page.millis_behind_latest:
-                return  # the tip: what was here once is not here any more
 
     def _not_handed_out(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """Drop the rows of the repeated record that the pages had already."""
@@ -162,16 +156,6 @@ class _Range:
         lose(text, fail=self._settings.fail_on_data_loss)
 
 
-def patiently_read(getter: PollingShardGetter, limit: int) -> ArrowPage:
-    """Read a page, retrying transient errors without limit; the getter waits in between."""
-    told = Told(SystemClock())
-    while True:
-        try:
-            return getter.read_arrow(limit)
-        except KinesisSpoutError as error:
-            tried_again(error, told)
-
-
 def in_chunks(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
     """Cut a batch into pieces that Spark moves cheaply; nothing is copied."""
     if batch.num_rows == 0:
@@ -183,14 +167,3 @@ def in_chunks(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
 
 def _rows_at_once(row_bytes: float) -> int:
     return max(1, min(_ROWS_PER_BATCH, int(_BYTES_PER_BATCH / max(1.0, row_bytes))))
-
-
-def _up_to(batch: pa.RecordBatch, last: SequenceNumber) -> pa.RecordBatch:
-    if not batch.num_rows or sequence_at(batch, batch.num_rows - 1) <= last:
-        return batch
-    return batch.slice(0, rows_up_to(batch, last))
-
-
-def _is_behind(batch: pa.RecordBatch, last: SequenceNumber) -> bool:
-    """Whether a page shows that all up to ``last`` was read."""
-    return bool(batch.num_rows) and sequence_at(batch, batch.num_rows - 1) >= last

@@ -59,7 +59,7 @@ def patience_seconds(
     reads_under_way: int,
     late_seconds: float,
 ) -> float:
-    """How long records that could be a batch wait for others that could join it.
+    """Return for how long records that could be a batch wait for others that could join it.
 
     They wait a moment for the reads under way. If they are late (by ``late_seconds`` at least), they wait
     longer, because a micro-batch costs nearly the same whatever is in it, and being late by another tenth
@@ -211,7 +211,7 @@ def _share_out(takes: Sequence["_Take"], rows: float, size: float) -> None:
 
 
 class _Take:
-    """What one batch takes of one shard's pages. Mutable."""
+    """The part of one shard's pages that one batch takes. Mutable."""
 
     def __init__(self, buffer: PageBuffer, shard: ShardKey, after: SequenceNumber | None) -> None:
         self._pages = list(buffer.after(shard, after))

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from kinesis_spout.model.logs import (
     SUMMARY_SECONDS,
-    Pace,
+    LogPace,
     Reshards,
     named,
     of_stream,
@@ -30,7 +30,7 @@ class QueryLog:
         self._is_paused = False
         self._short_at = 0.0
         self._is_running = False
-        self._pace = Pace()
+        self._pace = LogPace()
         self._batches = 0
 
     def started(self, listed: Mapping[str, Sequence[Shard]]) -> None:

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 from kinesis_spout.consumer.open_streams import OpenStreams
 from kinesis_spout.kinesis import KinesisShardLister, Prefetcher
-from kinesis_spout.kinesis.read.polling.steps import Blocking
+from kinesis_spout.kinesis.read.prefetcher import Blocking
 from kinesis_spout.model.clock import Clock
 from kinesis_spout.model.errors import StreamNotFound, StreamRecreated
 from kinesis_spout.ports import is_same_creation
@@ -64,7 +64,7 @@ class QueryStreams(OpenStreams[str, StreamShards]):
         self._has_patterns = len(self._named) < len(options.streams)
         self._began: float | None = None
         self._begun: dict[str, tuple[StreamOffset, bool]] = {}
-        """Where a stream begins that no offset has yet, and whether LATEST was resolved for it."""
+        """The beginnings of streams that no offset has yet; True if LATEST was resolved for one."""
         self._failure: Exception | None = None
 
     def listed(self) -> dict[str, list[Shard]]:
@@ -206,7 +206,7 @@ class QueryStreams(OpenStreams[str, StreamShards]):
                 raise stream.failure
 
     def ends(self, name: str, error: Exception) -> bool:
-        """Whether an error ends this stream alone; if so, ends it."""
+        """End a stream if an error ends it alone. Returns whether it does."""
         if name in self._named or not isinstance(error, StreamNotFound):
             return False
         if name not in self.gone:

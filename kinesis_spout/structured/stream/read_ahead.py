@@ -21,7 +21,7 @@ from kinesis_spout.structured.stream.query_streams import QueryStreams
 from kinesis_spout.structured.stream.source_progress import SourceProgress
 
 _LONGEST_WAIT_SECONDS: Final = 1.0
-"""How long a call waits for records. Spark repeats it at once; waiting here saves 100 calls."""
+"""A call waits for records for so long. Spark repeats it at once; waiting here saves 100 calls."""
 _LOOK_EVERY_SECONDS: Final = 0.03
 """While records wait for others."""
 
@@ -70,7 +70,7 @@ class ReadAhead:
         self._done_bytes = 0
         self._current: QueryOffset | None = None
         self._first: QueryOffset | None = None
-        """Where the query begins, if it has no checkpoint yet."""
+        """The beginning of a query that has no checkpoint yet."""
         self._query_log = QueryLog(options.streams)
 
     def open(self) -> None:
@@ -178,7 +178,7 @@ class ReadAhead:
         return end
 
     def ranges(self, end: QueryOffset) -> list[ShardRange]:
-        """What the batch that ends at ``end`` reads, and where the reader has it."""
+        """Return the ranges of the batch that ends at ``end``, and where the reader has them."""
         with self._changed:
             # What is here was read with the present options. A replayed batch can have been read with others.
             is_here = end.deaggregated == self._options.read.deaggregate
@@ -191,7 +191,7 @@ class ReadAhead:
             ]
 
     def settings_of(self, end: QueryOffset) -> ReadSettings:
-        """How to read the batch that ends at ``end`` from Kinesis: as when it was planned."""
+        """Return the settings to read the batch that ends at ``end`` from Kinesis: as when it was planned."""
         return replace(self._options.read, deaggregate=end.deaggregated)
 
     def server_address(self) -> PageServerAddress | None:

@@ -11,7 +11,6 @@ from typing import Final
 import pyarrow.compute as pc
 
 from kinesis_spout.kinesis import ArrowPage, FanOutShardGetter, PollingShardGetter, Prefetcher, ReadSettings
-from kinesis_spout.kinesis.read.polling.steps import Steps
 from kinesis_spout.kinesis.read.shard_reader import Room, ShardReader
 from kinesis_spout.kinesis.retry_policy import (
     OUTAGE_SECONDS,
@@ -108,7 +107,7 @@ class ShardFetcher(ShardReader[ArrowPage]):
 
     @property
     def is_waited_for(self) -> bool:
-        """Whether later arrivals of other shards wait for this one; not if it was unreadable for a minute."""
+        """True if later arrivals of other shards wait for this one; not if it was unreadable for a minute."""
         if self.at_end or self.has_all_until or not self._is_behind:
             return False
         return not self._is_given_up
@@ -128,8 +127,8 @@ class ShardFetcher(ShardReader[ArrowPage]):
             return 0
         return self._settings.max_records_per_fetch
 
-    def _read(self, limit: int) -> Steps[ArrowPage]:
-        return self._getter.reading_arrow(limit)
+    async def _read(self, limit: int) -> ArrowPage:
+        return await self._getter.reading_arrow(limit)
 
     def _keep(self, page: ArrowPage, begun_at: float) -> float | None:
         rows = page.batch.num_rows
@@ -214,7 +213,7 @@ class ShardFetcher(ShardReader[ArrowPage]):
 
 
 def _reaches(page: ArrowPage, until: float) -> bool:
-    """Whether nothing that arrived before ``until`` follows the page.
+    """Tell whether nothing that arrived before ``until`` follows the page.
 
     Arrival times and this clock are only roughly right. At the tip, which some emulators report too early,
     the page must have a record that came later, or nothing at all; elsewhere, one that came clearly later.

@@ -11,32 +11,32 @@ import msgspec
 
 
 class SourceProgress(msgspec.Struct, frozen=True, kw_only=True):
-    """How far a reader is. The counts are of this run of the query: they start from 0 when it is started."""
+    """The progress of a reader. The counts are of this run of the query: they start from 0 when it is started."""
 
     streams: tuple[str, ...]
     mode: str
     """The consumer mode: "polling" or "efo"."""
     min_ms_behind_latest: int = msgspec.field(name="minMsBehindLatest")
-    """Of the shard that is furthest ahead: the age of its oldest record that is not done, read or not."""
+    """The age of the oldest record that is not done, read or not, of the shard that is furthest ahead."""
     avg_ms_behind_latest: int = msgspec.field(name="avgMsBehindLatest")
     max_ms_behind_latest: int = msgspec.field(name="maxMsBehindLatest")
     total_shards: int = msgspec.field(name="numTotalShards")
     closed_shards: int = msgspec.field(name="numClosedShards")
-    """How many of them were read to their end."""
+    """Those of them that were read to their end."""
     processed_records: int = msgspec.field(name="numProcessedRecords")
     processed_bytes: int = msgspec.field(name="numProcessedBytes")
     throttles: int = msgspec.field(name="numAwsRateLimitErrors")
-    """How often Kinesis refused a call because of its rate limits."""
+    """Calls that Kinesis refused because of its rate limits."""
     buffered_bytes: int = msgspec.field(name="bufferedBytes")
-    """What was fetched ahead and not planned into a micro-batch yet."""
+    """Bytes that were fetched ahead and are in no micro-batch yet."""
     aggregates: int = msgspec.field(name="numAggregates")
-    """How many aggregated records were read and taken apart."""
+    """Aggregated records that were read and taken apart."""
     damaged_aggregates: int = msgspec.field(name="numDamagedAggregates")
-    """How many records were read that begin like an aggregated one and are damaged: they are rows as they are."""
+    """Records read that begin like an aggregated one and are damaged: they are rows as they are."""
     records_outside_shard: int = msgspec.field(name="numRecordsOutsideShard")
-    """How many user records were read that lie outside their shard by their hash keys: they are rows as well."""
+    """User records read that lie outside their shard by their hash keys: they are rows as well."""
     data_losses: int = msgspec.field(name="numDataLosses", default=0)
-    """How often retention can have trimmed records of a shard, or a whole shard, before they were read."""
+    """The times that retention can have trimmed records of a shard, or a whole shard, before they were read."""
 
     def as_document(self) -> dict[str, Any]:
         """For ``reportLatestOffset``: JSON types only, keys in a fixed order."""

@@ -30,9 +30,7 @@ try:
     from pyspark.sql.streaming.datasource import (
         ReadAllAvailable,
         ReadLimit,
-        ReadMaxBytes,
         ReadMaxRows,
-        ReadMinRows,
         SupportsTriggerAvailableNow,
     )
 except ImportError:  # PySpark 4.0 and 4.1
@@ -45,16 +43,8 @@ except ImportError:  # PySpark 4.0 and 4.1
         """See PySpark 4.2."""
 
     @dataclass
-    class ReadMinRows(ReadLimit):  # type: ignore[no-redef]
-        min_rows: int
-
-    @dataclass
     class ReadMaxRows(ReadLimit):  # type: ignore[no-redef]
         max_rows: int
-
-    @dataclass
-    class ReadMaxBytes(ReadLimit):  # type: ignore[no-redef]
-        max_bytes: int
 
     class SupportsTriggerAvailableNow:  # type: ignore[no-redef]
         """See PySpark 4.2. Before it, such a query takes one batch of what was fetched."""
@@ -101,7 +91,8 @@ class KinesisStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self.stop()
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
-        return default_limit(self._options)
+        """Never ``ReadAllAvailable``: when Spark passes that, the query takes what is available, once."""
+        return ReadMaxRows(self._options.max_records_per_trigger or _NO_LIMIT)
 
     @one_message()
     def latestOffset(  # noqa: N802
@@ -201,15 +192,4 @@ class RefusedStreamReader(DataSourceStreamReader):
     initialOffset = latestOffset = partitions = read = _refuse  # noqa: N815 - Spark's names
 
 
-def default_limit(options: StreamReadOptions) -> ReadLimit:
-    """Never ``ReadAllAvailable``: when Spark passes that, the query takes what is available, once."""
-    if options.max_records_per_trigger is not None:
-        return ReadMaxRows(options.max_records_per_trigger)
-    if options.max_bytes_per_trigger is not None:
-        return ReadMaxBytes(options.max_bytes_per_trigger)
-    if options.min_records_per_trigger is not None:
-        return ReadMinRows(options.min_records_per_trigger)
-    return ReadMaxRows(_NO_LIMIT)
-
-
-__all__ = ["KinesisStreamReader", "ReadAllAvailable", "RefusedStreamReader", "default_limit", "one_message"]
+__all__ = ["KinesisStreamReader", "ReadAllAvailable", "RefusedStreamReader", "one_message"]

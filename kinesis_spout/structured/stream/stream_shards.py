@@ -1,4 +1,4 @@
-"""Which shards a stream has, kept up to date in the background."""
+"""The shards of a stream, kept up to date in the background."""
 
 import logging
 import threading

@@ -14,7 +14,7 @@ from contextlib import ExitStack, closing
 from typing import TYPE_CHECKING, Final
 
 from kinesis_spout.dead_letters.sink_url import check_once, open_sink
-from kinesis_spout.kinesis.retry_policy import RetryPolicy
+from kinesis_spout.kinesis.retry_policy import CallRetryPolicy
 from kinesis_spout.kinesis.write.hash_key_ranges import is_hash_key
 from kinesis_spout.kinesis.write.put_records import (
     MAX_KEY_CHARACTERS,
@@ -30,8 +30,8 @@ from kinesis_spout.kinesis.write.record_putter import (
     is_too_much,
 )
 from kinesis_spout.model.clock import Clock, SystemClock
-from kinesis_spout.model.dead_letter import DeadLetter
 from kinesis_spout.model.errors import KinesisError, KinesisSpoutError
+from kinesis_spout.model.record import DeadLetter
 from kinesis_spout.ports import DeadLetterSink
 from kinesis_spout.settings.source_options import WriteOptions
 from kinesis_spout.settings.table.spelling import said_as_options
@@ -61,7 +61,7 @@ def write_partition(options: WriteOptions, rows: Iterable[RowValues], partition:
     """Return when every row is on its stream, or durably a dead letter. Raises like ``RowPutter.write``."""
     clock = SystemClock()
     client = options.client.connect()
-    retry_policy = RetryPolicy(deadline_seconds=options.deadline_seconds, clock=clock)
+    retry_policy = CallRetryPolicy(deadline_seconds=options.deadline_seconds, clock=clock)
     limits = CallLimits(records=options.max_records_per_call, size_bytes=options.max_bytes_per_call)
     with ExitStack() as closing_last:
         sink, url = None, options.dead_letters
@@ -148,7 +148,7 @@ class RowPutter:
         self,
         client: "KinesisClient",
         *,
-        retry_policy: RetryPolicy,
+        retry_policy: CallRetryPolicy,
         limits: CallLimits,
         rejected: RejectedRows,
         order: PutOrder = PutOrder.UNORDERED,
@@ -247,7 +247,7 @@ class RowPutter:
 
 
 def fault_of(values: RowValues) -> str | None:
-    """What is wrong with a row, without its data and key; None if nothing is."""
+    """Return the fault of a row, without its data and key; None if it has none."""
     return _fault_of_record(values) or _fault_of_place(values)
 
 

@@ -46,7 +46,7 @@ _log = logging.getLogger(__name__)
 
 
 class _Writing:
-    """What both writers share. Travels to the executors. Raises InvalidConfig."""
+    """The common part of both writers. Travels to the executors. Raises InvalidConfig."""
 
     def __init__(self, options: "WriteOptions", schema: "StructType", *, overwrite: bool) -> None:
         if overwrite:

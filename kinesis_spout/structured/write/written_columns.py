@@ -1,4 +1,4 @@
-"""What of a DataFrame is written to Kinesis: its columns, their values row by row, and how many were written."""
+"""The columns of a DataFrame that are written to Kinesis, their values row by row, and the counts of a write."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -20,21 +20,21 @@ EXPLICIT_HASH_KEY: Final = "explicitHashKey"
 STREAM: Final = "stream"
 
 _ROWS_AT_A_TIME: Final = 1_000
-"""How many rows of an Arrow batch are Python objects at a time."""
+"""The rows of an Arrow batch that are Python objects at a time."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Written(WriterCommitMessage):
-    """What one task, or all of them, wrote."""
+    """The counts of one task, or of all of them."""
 
     records: int = 0
-    """How many rows are on Kinesis."""
+    """Rows that are on Kinesis."""
     size_bytes: int = 0
     """Their data and keys."""
     retried: int = 0
-    """How many rows were put again: refused, in a call whose answer was lost, or overtaken by a resharding."""
+    """Rows that were put again: refused, in a call whose answer was lost, or overtaken by a resharding."""
     dead_lettered: int = 0
-    """How many rows are dead letters instead."""
+    """Rows that are dead letters instead."""
 
     @classmethod
     def sum_of(cls, parts: Iterable[WriterCommitMessage | None]) -> Self:

@@ -26,7 +26,7 @@ class _Candidacy:
 
 
 class InMemoryOffice:
-    """What the candidates share. Mutable, thread-safe.
+    """The state that the candidates share. Mutable, thread-safe.
 
     Args:
         session_timeout_seconds: what the candidates are told; nothing here expires by itself.

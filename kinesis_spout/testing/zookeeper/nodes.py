@@ -18,7 +18,7 @@ from shard_state.errors import InvalidCheckpoint
 
 
 class StoreFault(Enum):
-    """What may go wrong with a request."""
+    """A fault that a request can meet."""
 
     UNAVAILABLE = auto()
     """It is not sent; the caller gets StoreUnavailable."""
@@ -30,7 +30,7 @@ class StoreFault(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Node:
-    """What is stored at one place."""
+    """The content of one place."""
 
     data: bytes
     version: int = 0
@@ -47,7 +47,7 @@ class Owner:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Session:
-    """How one process learns what happens to its nodes."""
+    """The calls by which a process learns what happens to its nodes."""
 
     lose: Callable[[str], None]
     """A shard is another's."""
@@ -79,9 +79,9 @@ class InMemoryNodes:
         self.paused: set[str | None] = set()
         """None stands for everything."""
         self.audit: list[bytes] = []
-        """What operators changed."""
+        """The changes by operators."""
         self.held: dict[str, tuple[str, str]] = {}
-        """Which process does some work alone, and what it said of itself."""
+        """By work that one process does alone: that process, and what it said of itself."""
         self.pauses: dict[str, str] = {}
         """The notices of the members that have paused."""
         self._node_ids = itertools.count(1)

@@ -13,7 +13,7 @@ from kazoo.protocol.states import EventType, WatchedEvent
 
 from kinesis_spout.model.errors import StoreError, StoreUnavailable
 from kinesis_spout.zookeeper.nodes import Nodes, make_layout
-from kinesis_spout.zookeeper.ownerships import Ownership, Ownerships
+from kinesis_spout.zookeeper.ownerships import Ownerships, ShardOwnership
 from kinesis_spout.zookeeper.paths import Paths, check_name
 from kinesis_spout.zookeeper.progress.store import ZooKeeperCheckpointStore
 from kinesis_spout.zookeeper.zookeeper_session import ZooKeeperSession
@@ -131,9 +131,9 @@ class ZooKeeperCoordinator:
         self._notices = PauseNotices(session, paths, member)
         self._says = b""
         self._is_member = False
-        """Whether this process has joined: then its node must exist in every session."""
+        """True if this process has joined: then its node must exist in every session."""
         self._joined = False
-        """Whether it does, to our knowledge."""
+        """True if it exists now, to our knowledge."""
         self._closed = False
         self._shares_session = shares_session
         session.subscribe(self)
@@ -244,7 +244,7 @@ class ZooKeeperCoordinator:
             self._joined = False  # perhaps the member node is missing: join() finds out
             return None
         owner = self._session.answer(watch)
-        ownership = Ownership(
+        ownership = ShardOwnership(
             epoch=acquired.epoch,
             version=0 if stored is None else stored[1] + 1,
             owner_czxid=0 if owner is None else owner.czxid,
@@ -263,7 +263,7 @@ class ZooKeeperCoordinator:
         else:
             self._ownerships.released(given_up)
 
-    def _delete_owner_nodes(self, released: dict[str, Ownership]) -> None:
+    def _delete_owner_nodes(self, released: dict[str, ShardOwnership]) -> None:
         """Delete the nodes that are still ours: the check protects one made since by another owner."""
         if not released:
             return

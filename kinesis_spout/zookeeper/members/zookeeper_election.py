@@ -57,8 +57,9 @@ class ZooKeeperElection:
         self._left: list[Elected] = []
         """Terms that ended while there was no connection: their nodes may still exist."""
         self._own_nodes: list[str] = []
-        """How the nodes of campaigns that ended in vain begin. kazoo does not say when it could not remove one,
-        and a candidate behind its own older node would wait for itself as long as its session lives."""
+        """The beginnings of the names of nodes of campaigns that ended in vain. kazoo does not say when it
+        could not remove one, and a candidate behind its own older node would wait for itself as long as its
+        session lives."""
 
     def campaign(self) -> Elected | None:
         self._session.ready()

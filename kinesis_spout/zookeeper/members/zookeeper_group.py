@@ -28,11 +28,11 @@ from shard_state.errors import InvalidStoredForm
 _EVERYTHING: Final = "~all"
 """The node by which an operator pauses the whole application; no shard can have this name."""
 _CAMPAIGN_SECONDS: Final = 60.0
-"""How long a member queues for the leadership before it starts again, which takes three requests."""
+"""The time for which a member queues for the leadership before it starts again, which takes three requests."""
 _PAUSE_SECONDS: Final = 0.2
 """Between two attempts to reach ZooKeeper."""
 _END_SECONDS: Final = 5.0
-"""How long ``close`` waits for the candidacy to end; the rest goes with the session."""
+"""The time for which ``close`` waits for the candidacy to end; the rest goes with the session."""
 
 
 _decoded_member: Final = lru_cache(maxsize=1024)(GroupMember.decode)
@@ -54,7 +54,7 @@ class ZooKeeperGroup:
         self._lock = threading.Lock()
         """Guards the two below."""
         self._read: dict[str, Any] = {}
-        """What was read of each node and has not changed since."""
+        """The content of each node that was read and has not changed since."""
         self._changes = 0
         self._decoded: tuple[bytes, Assignment | None] = b"", None
         """The assignment that was read last."""
@@ -64,7 +64,7 @@ class ZooKeeperGroup:
         self._term: Term | None = None
         self._term_over = threading.Event()
         self._refused: KinesisSpoutError | None = None
-        """What ended the candidacy for good."""
+        """The error that ended the candidacy for good."""
         session.subscribe(self)
 
     def take_part(self, changed: Callable[[], None]) -> None:
@@ -78,7 +78,7 @@ class ZooKeeperGroup:
     # -- the leadership
 
     def leads(self) -> bool:
-        """Whether this member leads. Raises what ended its candidacy for good."""
+        """Return whether this member leads. Raises what ended its candidacy for good."""
         if self._refused is not None:
             raise self._refused
         term = self._term
@@ -116,7 +116,7 @@ class ZooKeeperGroup:
         return self._election.leader()
 
     def _has_place(self) -> bool:
-        """Whether the application's nodes exist: a candidacy must not create lost ones again."""
+        """Return whether the application's nodes exist: a candidacy must not create lost ones again."""
         self._session.ready()
         return self._session.answer(self._client.exists_async(self._paths.leader)) is not None
 

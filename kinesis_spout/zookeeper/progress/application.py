@@ -23,10 +23,10 @@ from shard_state import PositionType, Shard, StartPositions
 VERSION: Final = 2
 
 MAX_DEPLOYMENTS: Final = 50
-"""How many deployments that began again are remembered, the newest."""
+"""The number of deployments that began again and are remembered, the newest."""
 
 MAX_NAMED_SHARDS: Final = 2_000
-"""How many shards may have their own positions: they fit a node, however long their names and numbers are."""
+"""The number of shards that may have their own positions: they fit a node, however long their names are."""
 
 
 class _Mark(msgspec.Struct, frozen=True, kw_only=True):
@@ -51,7 +51,7 @@ class Application:
     start: StartPositions
     """The start in force: the resolved one of the first start, or of the last that began again."""
     deployments: tuple[str, ...] = ()
-    """Which deployments began again, the newest last."""
+    """The deployments that began again, the newest last."""
     begun: bool = True
     """Unset while the checkpoints of a deployment that begins again are written."""
 

@@ -1,4 +1,4 @@
-"""How an application begins and begins again; how operators reset, forget and list applications.
+"""The life of an application: it begins and begins again; operators reset, forget and list applications.
 
 **Beginning.** Every shard gets its checkpoint, and then the mark says that the application has begun. Several
 processes may do this at once. Only the one that touched the mark's node last succeeds: each of its
@@ -25,7 +25,7 @@ from shard_state import Checkpoint, Shard
 from shard_state.errors import InvalidCheckpoint
 
 
-class Lifecycle:
+class ProgressLifecycle:
     """Writes and removes the progress of an application as a whole."""
 
     def __init__(self, session: ZooKeeperSession, paths: Paths, nodes: Nodes, limits: ChunkLimits) -> None:

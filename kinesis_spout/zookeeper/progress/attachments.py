@@ -22,17 +22,17 @@ from kazoo.exceptions import BadVersionError, NodeExistsError, NoNodeError
 from kinesis_spout.model.errors import CommitTooLarge, StoreUnavailable
 from kinesis_spout.ports import Attachment, CommitResult
 from kinesis_spout.zookeeper.nodes import Nodes, operation_bytes
-from kinesis_spout.zookeeper.ownerships import Ownership, Ownerships
+from kinesis_spout.zookeeper.ownerships import Ownerships, ShardOwnership
 from kinesis_spout.zookeeper.paths import Paths, check_name
 from kinesis_spout.zookeeper.zookeeper_session import ZooKeeperSession
 
 _log = logging.getLogger(__name__)
 
-ResolveShards = Callable[[Mapping[str, Ownership]], Any]
+ResolveShards = Callable[[Mapping[str, ShardOwnership]], Any]
 """Finds the outcome of the writes in doubt of these shards, and which of the shards are lost."""
 
 
-class Fate(Enum):
+class WriteOutcome(Enum):
     """The outcome of a write of an attachment."""
 
     APPLIED = auto()
@@ -44,7 +44,7 @@ class Fate(Enum):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Known:
     version: int | None
-    """Of the node, as read or written by us; None where there was none."""
+    """The node's, as read or written by us; None where there was none."""
     in_doubt: bytes | None = None
     """A write that may have followed, or still may."""
 
@@ -88,7 +88,7 @@ class Attachments:
             if known.in_doubt is not None:
                 self._known[name] = _Known(version=known.next_version)
 
-    def resolve(self, name: str) -> Fate:
+    def resolve(self, name: str) -> WriteOutcome:
         """Find the outcome of the write in doubt, if there is one; the answer is not older than the question.
 
         If it raises, the write is still in doubt: ask again.
@@ -97,13 +97,13 @@ class Attachments:
             known = self._known.get(name)
         assert known is not None, f"{name}: an attachment is read before it is written"
         if known.in_doubt is None:
-            return Fate.NOT_APPLIED
+            return WriteOutcome.NOT_APPLIED
         found = self._found(name)
         version = None if found is None else found[1].version
         if found is not None and version == known.next_version and found[0] == known.in_doubt:
-            fate, now_known = Fate.APPLIED, _Known(version=version)
+            fate, now_known = WriteOutcome.APPLIED, _Known(version=version)
         else:
-            fate = Fate.NOT_APPLIED if version == known.version else Fate.REPLACED
+            fate = WriteOutcome.NOT_APPLIED if version == known.version else WriteOutcome.REPLACED
             now_known = replace(known, in_doubt=None)
         with self._lock:
             if self._known[name] == known:
@@ -163,9 +163,9 @@ class WholeCommit:
             self._resolve_shards(
                 {shard_id: replace(each, in_doubt=encoded.get(shard_id)) for shard_id, each in owned.items()}
             )
-            if fate is Fate.APPLIED:
+            if fate is WriteOutcome.APPLIED:
                 return CommitResult(committed=frozenset(encoded), attached=True)
-            if fate is Fate.REPLACED or self._ownerships.all().keys() != owned.keys():
+            if fate is WriteOutcome.REPLACED or self._ownerships.all().keys() != owned.keys():
                 return CommitResult(fenced=frozenset(encoded))
             if self._session.clock.monotonic() >= deadline:
                 raise StoreUnavailable(
@@ -174,7 +174,7 @@ class WholeCommit:
                 ) from failure
 
     def _send(
-        self, owned: Mapping[str, Ownership], encoded: Mapping[str, bytes], attachment: Attachment
+        self, owned: Mapping[str, ShardOwnership], encoded: Mapping[str, bytes], attachment: Attachment
     ) -> None:
         transaction = self._session.client.transaction()
         for shard_id, ownership in owned.items():
@@ -190,7 +190,7 @@ class WholeCommit:
         self._attachments.written(attachment.name)
 
     def _check_size(
-        self, owned: Mapping[str, Ownership], encoded: Mapping[str, bytes], attachment: Attachment
+        self, owned: Mapping[str, ShardOwnership], encoded: Mapping[str, bytes], attachment: Attachment
     ) -> None:
         shards = sum(
             operation_bytes(self._paths.shard(shard_id), encoded.get(shard_id, b"")) for shard_id in owned

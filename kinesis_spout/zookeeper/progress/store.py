@@ -21,7 +21,7 @@ from kazoo.exceptions import BadVersionError, NodeExistsError, NoNodeError, NotE
 from kinesis_spout.model.errors import ConsumerAlive, StoreUnavailable
 from kinesis_spout.ports import Attachment, CheckpointWrite, CommitResult
 from kinesis_spout.zookeeper.nodes import ChunkLimits, Nodes, chunked, make_layout, operation_bytes
-from kinesis_spout.zookeeper.ownerships import Ownership, Ownerships
+from kinesis_spout.zookeeper.ownerships import Ownerships, ShardOwnership
 from kinesis_spout.zookeeper.paths import Paths
 from kinesis_spout.zookeeper.progress.application import (
     Application,
@@ -29,7 +29,7 @@ from kinesis_spout.zookeeper.progress.application import (
     progress_lost,
     refuse_latest,
 )
-from kinesis_spout.zookeeper.progress.application_lifecycle import Lifecycle
+from kinesis_spout.zookeeper.progress.application_lifecycle import ProgressLifecycle
 from kinesis_spout.zookeeper.progress.attachments import Attachments, WholeCommit
 from kinesis_spout.zookeeper.zookeeper_session import ZooKeeperSession
 from shard_state import Checkpoint, Shard, StartPositions
@@ -57,7 +57,7 @@ class ZooKeeperCheckpointStore:
         self._ownerships = ownerships
         self._limits = limits or ChunkLimits()
         self._nodes = Nodes(session, paths)
-        self._lifecycle = Lifecycle(session, paths, self._nodes, self._limits)
+        self._lifecycle = ProgressLifecycle(session, paths, self._nodes, self._limits)
         self._attachments = Attachments(session, paths)
         self._whole = WholeCommit(
             session,
@@ -244,7 +244,7 @@ class ZooKeeperCheckpointStore:
                     f"{self._session.answer_timeout_seconds:g} s"
                 ) from failure
 
-    def _send(self, owned: Mapping[str, Ownership], encoded: Mapping[str, bytes]) -> None:
+    def _send(self, owned: Mapping[str, ShardOwnership], encoded: Mapping[str, bytes]) -> None:
         transaction = self._client.transaction()
         for shard_id, ownership in owned.items():
             transaction.check(self._paths.owner(shard_id), 0)
@@ -253,7 +253,7 @@ class ZooKeeperCheckpointStore:
         self._session.committed(transaction.commit_async())
         self._ownerships.written(owned)
 
-    def _resolve(self, doubtful: Mapping[str, Ownership]) -> set[str]:
+    def _resolve(self, doubtful: Mapping[str, ShardOwnership]) -> set[str]:
         """Find the outcomes of the writes in doubt; returns the shards whose write took effect.
 
         The read is queued behind the write, in the same session, so no write in doubt can follow it. If the
@@ -262,9 +262,9 @@ class ZooKeeperCheckpointStore:
         if not doubtful:
             return set()
         read = self._nodes.read_owned(doubtful)
-        applied: dict[str, Ownership] = {}
-        not_applied: dict[str, Ownership] = {}
-        lost: dict[str, Ownership] = {}
+        applied: dict[str, ShardOwnership] = {}
+        not_applied: dict[str, ShardOwnership] = {}
+        lost: dict[str, ShardOwnership] = {}
         for shard_id, owned in doubtful.items():
             stored, owner = read[shard_id]
             still_owner = owner is not None and owner.czxid == owned.owner_czxid

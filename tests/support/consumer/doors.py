@@ -10,8 +10,7 @@ import pytest
 
 from kinesis_spout.consumer.handle import Handle
 from kinesis_spout.consumer.ports import Ports
-from kinesis_spout.model.dead_letter import DeadLetter
-from kinesis_spout.model.record import Record
+from kinesis_spout.model.record import DeadLetter, Record
 from kinesis_spout.settings import SpoutConfig
 from kinesis_spout.spark.driver.query import OneOf, SpoutQuery
 from kinesis_spout.spark.tasks.work import WorkResult, WorkSlice

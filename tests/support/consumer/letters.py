@@ -4,7 +4,7 @@ from typing import Any
 
 import msgspec
 
-from kinesis_spout.model.dead_letter import DeadLetter
+from kinesis_spout.model.record import DeadLetter
 
 LETTER = DeadLetter(
     application="billing",

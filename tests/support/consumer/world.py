@@ -10,8 +10,7 @@ from typing import Any
 from kinesis_spout.consumer.consumer import Consumer
 from kinesis_spout.consumer.ports import OpenGetter, Ports
 from kinesis_spout.kinesis import ReadSettings
-from kinesis_spout.model.dead_letter import DeadLetter
-from kinesis_spout.model.record import Record
+from kinesis_spout.model.record import DeadLetter, Record
 from kinesis_spout.plain.buffered_shards import BufferedShards
 from kinesis_spout.plain.listener import FailReason, SpoutListener
 from kinesis_spout.plain.record_spout import RecordSpout
@@ -28,8 +27,8 @@ from kinesis_spout.testing import (
     in_memory_ports,
 )
 from shard_state import Checkpoint, Position
+from tests.support.waiting import DEADLINE_SECONDS
 
-DEADLINE_SECONDS = 120.0
 FIRST, SECOND = "shardId-000000000000", "shardId-000000000001"
 NEVER = 1e9
 

@@ -12,7 +12,7 @@ import uuid
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from moto import mock_aws
@@ -132,7 +132,7 @@ def kinesis_local(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KinesisE
             process.wait(timeout=60)
 
 
-@pytest.fixture(params=["moto_in_process", "moto_server", "kinesis_local"])
+@pytest.fixture(params=["moto_server", "kinesis_local"])
 def kinesis_endpoint(request: pytest.FixtureRequest) -> KinesisEndpoint:
     endpoint: KinesisEndpoint = request.getfixturevalue(request.param)
     return endpoint
@@ -180,3 +180,13 @@ def _accepts(port: int) -> bool:
     with socket.socket() as probe:
         probe.settimeout(1.0)
         return probe.connect_ex(("127.0.0.1", port)) == 0
+
+
+def _servers() -> list[Any]:
+    if _kinesis_local_package() is None or shutil.which("node") is None:
+        return ["moto_server"]
+    return ["kinesis_local", pytest.param("moto_server", marks=pytest.mark.second_environment)]
+
+
+SERVERS = _servers()
+"""For tests on Spark, which cost seconds: the better endpoint, and in `make test-all` the other one too."""

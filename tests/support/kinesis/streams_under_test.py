@@ -17,10 +17,8 @@ from kinesis_spout.ports import Page, ShardGetter, ShardLister
 from kinesis_spout.testing import InMemoryShardGetter, InMemoryShardLister, InMemoryStream, ManualClock
 from shard_state import Position, SequenceNumber
 from tests.support.kinesis.endpoints import KinesisEndpoint
-from tests.support.kinesis.fan_out.pushed_stream import serve, subscribed
-from tests.support.kinesis.fan_out.server import FanOutServer
-from tests.support.kinesis.fan_out.service import FanOutService
 from tests.support.kinesis.in_memory_client import CODES, InMemoryKinesisClient
+from tests.support.kinesis.pushed_stream import FanOutServer, serve, subscribed
 from tests.support.kinesis.unkind.behaviours import Behaviour
 from tests.support.kinesis.unkind.endpoint import UnkindEndpoint
 from tests.support.kinesis.unkind.weather import reader_weather
@@ -128,6 +126,9 @@ class LeapingClock(SystemClock):
     def sleep(self, seconds: float) -> None:
         self._leapt_seconds += max(0.0, seconds)
 
+    async def pause(self, seconds: float) -> None:
+        self.sleep(seconds)
+
 
 class PushedFakeStream(FakeStream):
     """The stream in memory, read by the fan-out getter over HTTP from a service that pushes it."""
@@ -144,7 +145,7 @@ class PushedFakeStream(FakeStream):
             pytest.skip("what is pushed is not paced by the reader")
 
     def fail_next(self, error: KinesisError) -> None:
-        self.service.fail_next.append(CODES[type(error)])
+        self.service.fail_next(CODES[type(error)])
 
     def getter(
         self, position: Position, *, shard_id: str = FIRST_SHARD, fail_on_data_loss: bool = True
@@ -158,7 +159,7 @@ class _ReadWhenPushed:
     """Waits for what is on its way, so that a page is what a polling getter would get."""
 
     def __init__(
-        self, getter: ShardGetter, service: FanOutService, stream: InMemoryStream, shard_id: str
+        self, getter: ShardGetter, service: FanOutServer, stream: InMemoryStream, shard_id: str
     ) -> None:
         self._getter = getter
         self._service = service
@@ -292,6 +293,9 @@ class QuickClock(SystemClock):
 
     def sleep(self, seconds: float) -> None:
         self._waited_seconds += max(0.0, seconds)
+
+    async def pause(self, seconds: float) -> None:
+        self.sleep(seconds)
 
 
 class UnkindStream(EndpointStream):
@@ -429,7 +433,6 @@ def opened() -> Iterator[ExitStack]:
         "pushed_fake",
         "unkind",
         "unkind, kind",
-        "moto_in_process",
         "moto_server",
         "kinesis_local",
     ],

@@ -18,12 +18,12 @@ from pyspark.sql import DataFrame, SparkSession
 from kinesis_spout.spark import session
 from tests.support.kinesis.watched import WatchedKinesis
 from tests.support.spark.structured_queries import Batch, Seen, seen
+from tests.support.waiting import STARTING_SECONDS
 
 if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
 
 SPECULATING = "two hosts that speculate"
-PATIENCE_SECONDS = 200.0
 
 
 class WatchedQuery(msgspec.Struct, frozen=True, kw_only=True):
@@ -121,7 +121,7 @@ def run(spark: SparkSession, query: WatchedQuery) -> None:
 
 
 def wait_until_read(query: "StreamingQuery", rows: int) -> None:
-    deadline = time.monotonic() + PATIENCE_SECONDS
+    deadline = time.monotonic() + STARTING_SECONDS
     while sum(progress.numInputRows for progress in query.recentProgress) < rows:
         if not query.isActive:
             query.awaitTermination()  # raises what it ended with

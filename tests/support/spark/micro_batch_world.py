@@ -17,8 +17,7 @@ import pytest
 from kinesis_spout import KinesisSpout
 from kinesis_spout.dead_letters.sink_url import open_sink
 from kinesis_spout.kinesis.aggregated_record import UserRecord, aggregate
-from kinesis_spout.model.dead_letter import DeadLetter
-from kinesis_spout.model.record import Record
+from kinesis_spout.model.record import DeadLetter, Record
 from kinesis_spout.zookeeper import EmbeddedZooKeeper
 from tests.support.kinesis.endpoints import KinesisEndpoint, _kinesis_local_package
 

@@ -16,9 +16,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from shard_state import Shard
 from tests.support.kinesis.endpoints import KinesisEndpoint
 from tests.support.kinesis.streams_under_test import EndpointStream
-from tests.support.waiting import wait_until
-
-PATIENCE_SECONDS = 240
+from tests.support.waiting import STARTING_SECONDS, wait_until
 
 
 class Seen(NamedTuple):
@@ -197,12 +195,12 @@ def run_available(
 ) -> None:
     """Run a query that ends with what there is, and wait for its end."""
     with running(spark, options, checkpoint, sink, availableNow=True) as query:
-        assert query.awaitTermination(PATIENCE_SECONDS), f"still running: {query.status}"
+        assert query.awaitTermination(STARTING_SECONDS), f"still running: {query.status}"
 
 
 def wait_while_running(query: StreamingQuery, condition: Callable[[], bool], what: str) -> None:
     """Return when the condition holds; fail when the query ends before, or it takes too long."""
-    wait_until(lambda: condition() or not query.isActive, what, seconds=PATIENCE_SECONDS)
+    wait_until(lambda: condition() or not query.isActive, what, seconds=STARTING_SECONDS)
     failure = query.exception()
     if failure is not None:
         raise failure
@@ -217,7 +215,7 @@ def wait_for_rows(query: StreamingQuery, sink: CollectedBatches, count: int) -> 
 def failure_of(query: StreamingQuery) -> str:
     """Wait for a query to fail, and give the message that its user gets."""
     try:
-        ended = query.awaitTermination(PATIENCE_SECONDS)
+        ended = query.awaitTermination(STARTING_SECONDS)
     except StreamingQueryException as error:
         return str(error)
     raise AssertionError(f"expected a failure, got {'an end' if ended else query.status}")

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-DEADLINE_SECONDS = 60.0
+from tests.support.waiting import DEADLINE_SECONDS
 
 
 class BareHost:

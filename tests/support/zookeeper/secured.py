@@ -21,6 +21,7 @@ from kinesis_spout.settings.table.connection import PLACE
 from kinesis_spout.settings.zookeeper import zookeeper_settings
 from kinesis_spout.zookeeper import ZooKeeperSettings
 from kinesis_spout.zookeeper.java_server import JavaServer
+from tests.support.waiting import STARTING_SECONDS
 from tests.support.zookeeper.server import SESSION_TIMEOUT_SECONDS
 
 PASSWORD = "s3cret-of-billing"
@@ -28,7 +29,6 @@ PASSWORD = "s3cret-of-billing"
 OTHER_PASSWORD = "s3cret-of-shipping"
 KEY_PASSWORD = "s3cret-of-the-key"
 
-_START_SECONDS = 120.0
 _MORE_CONFIGURATION = """\
 secureClientPortAddress=127.0.0.1
 secureClientPort={tls_port}
@@ -104,7 +104,7 @@ def secured_zookeeper(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secu
         guard = server.launch(port, guards_end)
     os.close(guards_end)
     try:
-        deadline = time.monotonic() + _START_SECONDS
+        deadline = time.monotonic() + STARTING_SECONDS
         while not server.serves(port):
             assert guard.poll() is None, server.log_tail()
             assert time.monotonic() < deadline, server.log_tail()

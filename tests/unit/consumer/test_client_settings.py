@@ -6,6 +6,8 @@ from botocore.awsrequest import AWSResponse
 
 from kinesis_spout.consumer.open_ports import client_settings
 from kinesis_spout.kinesis import KinesisShardLister, PollingShardGetter
+from kinesis_spout.kinesis.wire.sigv4 import text
+from kinesis_spout.model.errors import Unavailable
 from kinesis_spout.settings import SpoutConfig
 from shard_state import Position
 
@@ -27,42 +29,32 @@ class Body:
         yield self._content
 
 
-def test_every_setting_about_kinesis_reaches_the_client() -> None:
-    settings = client_settings(
-        SpoutConfig.of(
-            stream="arn:aws:kinesis:eu-west-1:123456789012:stream/orders",
-            app="billing",
-            endpoint_url="https://kinesis.example",
-            aws_access_key_id="AKIA-1",
-            aws_secret_access_key="secret-1",
-            aws_session_token="token-1",
-            role_arn="arn:aws:iam::123456789012:role/reader",
-            role_session_name="session-1",
-            role_external_id="external-1",
-            sts_endpoint="https://sts.example",
-        )
-    )
+@pytest.mark.parametrize(
+    "given",
+    [
+        {
+            "endpoint_url": "https://kinesis.example",
+            "aws_access_key_id": "AKIA-1",
+            "aws_secret_access_key": "hush-1",
+            "aws_session_token": "hush-2",
+            "role_arn": "arn:aws:iam::123456789012:role/reader",
+            "role_session_name": "session-1",
+            "role_external_id": "hush-3",
+            "sts_endpoint": "https://sts.example",
+        },
+        {
+            "aws_profile": "me",
+            "ca_bundle": "/etc/ca.pem",
+            "proxy_url": "http://me:hush@proxy:3128",
+            "use_fips_endpoint": True,
+            "use_dualstack_endpoint": True,
+        },
+    ],
+)
+def test_every_setting_about_kinesis_reaches_the_client(given: dict[str, Any]) -> None:
+    settings = client_settings(SpoutConfig.of(stream=ARN, app="billing", **given))
     assert settings.region == "eu-west-1"
-    assert settings.endpoint_url == "https://kinesis.example"
-    assert (settings.aws_access_key_id, settings.aws_secret_access_key) == ("AKIA-1", "secret-1")
-    assert settings.aws_session_token == "token-1"
-    assert settings.role_arn == "arn:aws:iam::123456789012:role/reader"
-    assert (settings.role_session_name, settings.role_external_id) == ("session-1", "external-1")
-    assert settings.sts_endpoint == "https://sts.example"
-
-
-def test_the_way_to_kinesis_reaches_the_client() -> None:
-    settings = client_settings(
-        SpoutConfig.of(
-            stream="orders",
-            app="billing",
-            aws_profile="me",
-            ca_bundle="/etc/ca.pem",
-            proxy_url="http://me:hush@proxy:3128",
-        )
-    )
-    assert (settings.aws_profile, settings.ca_bundle) == ("me", "/etc/ca.pem")
-    assert settings.proxy_url == "http://me:hush@proxy:3128"
+    assert {name: getattr(settings, name) for name in given} == given
     assert "hush" not in repr(settings)
 
 
@@ -76,28 +68,37 @@ def test_calls_about_a_stream_of_another_account_name_it_and_go_to_its_region(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("AWS_DEFAULT_REGION", "us-east-1")
-    config = SpoutConfig.of(stream=ARN, app="billing", aws_access_key_id="a", aws_secret_access_key="b")
+    config = SpoutConfig.of(
+        stream=ARN,
+        app="billing",
+        aws_access_key_id="a",
+        aws_secret_access_key="b",
+        proxy_url="http://127.0.0.1:9",
+    )
     client = client_settings(config).create()
     asked: list[Any] = []
 
     def answer(*, request: Any, **_event: Any) -> Any:
-        asked.append(request)
         operation = request.headers["X-Amz-Target"].decode().rpartition(".")[2]
         body: Any = Body(json.dumps(ANSWERS[operation]).encode())
         headers: Any = {"content-type": "application/x-amz-json-1.1"}
         return AWSResponse(request.url, 200, headers, body)
 
     client.meta.events.register("before-send.kinesis", answer)
+    client.meta.events.register(
+        "request-created.kinesis", lambda request, **_event: asked.append(request.prepare())
+    )
     lister = KinesisShardLister(client, ARN)
     getter = PollingShardGetter(
         client, stream=ARN, shard_id="s", position=Position.trim_horizon(), lister=lister
     )
 
     assert lister.list_shards() == []
-    assert getter.read(10).records == []
+    with pytest.raises(Unavailable, match=r"GetRecords of shard 's' .* Failed to connect to proxy"):
+        getter.read(10)
     assert len(asked) == 3
     for request in asked:
         assert json.loads(request.body)["StreamARN"] == ARN
         assert ".eu-west-1." in request.url
-        assert "/eu-west-1/kinesis/aws4_request" in request.headers["Authorization"].decode()
+        assert "/eu-west-1/kinesis/aws4_request" in text(request.headers["Authorization"])
     client.close()

@@ -8,8 +8,8 @@ import pytest
 
 from kinesis_spout.consumer import consumer, dead_lettering
 from kinesis_spout.consumer.owning import commits
-from kinesis_spout.model.dead_letter import DeadLetter
 from kinesis_spout.model.errors import DeadLetterError, StoreUnavailable
+from kinesis_spout.model.record import DeadLetter
 from kinesis_spout.plain.record_spout import RecordSpout
 from kinesis_spout.ports import Attachment, CheckpointStore, CheckpointWrite, CommitResult
 from kinesis_spout.testing import InMemoryDeadLetterSink, InMemoryShardLister, InMemoryStream, ManualClock

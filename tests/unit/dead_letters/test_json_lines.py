@@ -4,13 +4,10 @@ import os
 import resource
 import signal
 import stat
-import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-import msgspec
 import pytest
 
 from kinesis_spout.dead_letters.json_lines import JsonLinesSink
@@ -23,39 +20,6 @@ pytestmark = pytest.mark.no_second_run
 
 def files(directory: Path) -> list[Path]:
     return sorted(directory.glob("dead-letters-*.jsonl"))
-
-
-WRITE_AND_WAIT_TO_BE_KILLED = """
-import sys
-import msgspec
-from kinesis_spout.dead_letters.json_lines import JsonLinesSink
-from kinesis_spout.model.dead_letter import DeadLetter
-
-sink = JsonLinesSink(sys.argv[1])
-letters = msgspec.json.decode(sys.stdin.readline(), type=list[DeadLetter])
-sink.write(letters[:1])
-sink.mark_redriven(letters[:1])
-sink.write(letters[1:])
-print("written", flush=True)
-sys.stdin.read()
-"""
-
-
-def test_letters_and_marks_survive_a_kill_right_after_the_write_returned(tmp_path: Path) -> None:
-    letters = [letter(number, data=os.urandom(50_000)) for number in range(20)]
-    with subprocess.Popen(
-        [sys.executable, "-c", WRITE_AND_WAIT_TO_BE_KILLED, str(tmp_path)],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-    ) as child:
-        assert child.stdin is not None
-        assert child.stdout is not None
-        child.stdin.write(msgspec.json.encode(letters) + b"\n")
-        child.stdin.flush()
-        assert child.stdout.readline() == b"written\n"
-        child.kill()
-    assert child.returncode == -signal.SIGKILL
-    assert list(JsonLinesSink(tmp_path).read()) == letters[1:]
 
 
 @pytest.mark.parametrize("umask", [0o022, 0])
@@ -91,18 +55,22 @@ def test_files_names_and_new_directories_are_forced_to_disk_before_the_write_ret
     sink.close()
 
 
-def test_the_incomplete_last_line_of_a_crash_is_left_out_and_said(
+def test_the_incomplete_last_line_of_a_crash_is_left_out_and_said_and_other_files_are_read(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     sink = JsonLinesSink(tmp_path)
     sink.write([letter(1), letter(2)])
     sink.close()
     (file,) = files(tmp_path)
+    file = file.rename(tmp_path / "dead-letters-1.jsonl")
+    later = JsonLinesSink(tmp_path)
+    later.write([letter(3)])
+    later.close()
     whole = file.read_bytes()
     for kept_bytes in range(len(whole) // 2 + 1, len(whole)):
         file.write_bytes(whole[:kept_bytes])
         caplog.clear()
-        assert list(JsonLinesSink(tmp_path).read()) == [letter(1)]
+        assert list(JsonLinesSink(tmp_path).read()) == [letter(1), letter(3)]
         assert [record.levelname for record in caplog.records] == ["WARNING"]
         assert f"{file}:2: an incomplete last line of {kept_bytes - len(whole) // 2} bytes" in caplog.text
 
@@ -140,11 +108,18 @@ def test_an_error_does_not_show_the_users_data(tmp_path: Path) -> None:
     assert "hunter2" not in str(caught.value)
 
 
-def test_a_full_file_is_followed_by_another(tmp_path: Path) -> None:
-    sink = JsonLinesSink(tmp_path, max_file_bytes=1_000, clock=ManualClock(1_769_860_800))
+@pytest.mark.parametrize("others", [False, True])
+def test_a_full_file_is_followed_by_another_and_sinks_do_not_share_files(
+    tmp_path: Path, *, others: bool
+) -> None:
+    clock = ManualClock(1_769_860_800)
+    sink = JsonLinesSink(tmp_path, max_file_bytes=1_000, clock=clock)
     letters = [letter(number, data=b"x" * 600) for number in range(3)]
     for each in letters:
         sink.write([each])
+        if others:
+            sink.close()
+            sink = JsonLinesSink(tmp_path, clock=clock)
     sink.close()
     pid = os.getpid()
     assert [file.name for file in files(tmp_path)] == [
@@ -159,15 +134,6 @@ def test_the_oldest_file_is_read_first_whoever_wrote_it(tmp_path: Path) -> None:
         sink.write([letter(number)])
         sink.close()
     assert [found.sequence_number for found in JsonLinesSink(tmp_path).read()] == ["1", "2"]
-
-
-def test_sinks_of_one_directory_do_not_share_files(tmp_path: Path) -> None:
-    clock = ManualClock(1_769_860_800)
-    sinks = [JsonLinesSink(tmp_path, clock=clock) for _ in range(3)]
-    for number, sink in enumerate(sinks):
-        sink.write([letter(number)])
-        sink.close()
-    assert len(files(tmp_path)) == 3
 
 
 @contextmanager
@@ -197,16 +163,6 @@ def test_a_write_cut_short_is_an_error_and_its_repeat_is_read_once_with_all_othe
     assert files(tmp_path)[0].read_bytes() == before, "nothing is appended to an incomplete line"
     sink.write([letter(2)])
     sink.close()
-    assert list(JsonLinesSink(tmp_path).read()) == [letter(1), letter(2)]
-
-
-def test_the_other_files_are_read_although_one_ends_in_an_incomplete_line(tmp_path: Path) -> None:
-    for number in (1, 2):
-        sink = JsonLinesSink(tmp_path, clock=ManualClock(1_769_860_800 + number))
-        sink.write([letter(number)])
-        sink.close()
-    with files(tmp_path)[0].open("ab") as torn:
-        torn.write(b'{"application": "bil')
     assert list(JsonLinesSink(tmp_path).read()) == [letter(1), letter(2)]
 
 

@@ -1,8 +1,6 @@
 """Dead letters on a file system that PyArrow opens: complete files or none. A local directory stands for HDFS."""
 
 import os
-import subprocess
-import sys
 from pathlib import Path
 
 import msgspec
@@ -71,20 +69,3 @@ def test_hdfs_without_hadoop_is_an_error_that_says_what_is_wanted() -> None:
         ) as caught:
             sink.check_writable()
         assert "\n" not in str(caught.value)
-
-
-WRITE_AND_BE_KILLED = """
-import os, signal, sys
-from kinesis_spout.dead_letters.remote_files import RemoteFilesSink
-from tests.support.consumer.letters import letter
-
-RemoteFilesSink(sys.argv[1]).write([letter(1)])
-os.kill(os.getpid(), signal.SIGKILL)
-"""
-
-
-def test_letters_survive_a_kill_right_after_the_write_returned(sink: RemoteFilesSink, tmp_path: Path) -> None:
-    place = (tmp_path / "dead").as_uri()
-    killed = subprocess.run([sys.executable, "-c", WRITE_AND_BE_KILLED, place], check=False, timeout=60)
-    assert killed.returncode == -9
-    assert list(sink.read()) == [letter(1)]

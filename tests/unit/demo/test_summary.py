@@ -10,7 +10,7 @@ from rich.console import Console
 from examples.demo.milestones import Join, Kill
 from examples.demo.report import print_report
 from examples.demo.summary import Summary, Tally, tally
-from kinesis_spout.model.dead_letter import DeadLetter
+from kinesis_spout.model.record import DeadLetter
 
 KILL = Kill(
     run=1,

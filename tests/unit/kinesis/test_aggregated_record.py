@@ -17,7 +17,7 @@ from kinesis_spout.kinesis.aggregated_record import (
     tags_of,
     take_apart,
 )
-from kinesis_spout.model.trace_context import TraceContext
+from kinesis_spout.model.record import TraceContext
 
 MADE_BY_AWS = bytes.fromhex(
     "f3899ac2"

@@ -6,7 +6,7 @@ import pytest
 from botocore.awsrequest import AWSResponse
 from botocore.exceptions import ClientError
 
-from kinesis_spout.kinesis.calls import RAW_BODY, stream_arguments, translated
+from kinesis_spout.kinesis.calls import stream_arguments, translated
 from kinesis_spout.kinesis.client_settings import KinesisClientSettings
 from kinesis_spout.model.errors import InvalidConfig, Unavailable
 
@@ -33,13 +33,17 @@ class _Body:
         yield self._content
 
 
-def _answering(status: int, content_type: str, content: bytes) -> "KinesisClient":
+def _answering(
+    status: int, content_type: str, content: bytes, headers: dict[str, str] | None = None
+) -> "KinesisClient":
     client = KinesisClientSettings(
         region="eu-west-1", aws_access_key_id="a", aws_secret_access_key="b"
     ).create()
 
+    all_headers = {"content-type": content_type, **(headers or {})}
+
     def answer(**_event: Any) -> Any:
-        return AWSResponse("http://x", status, {"content-type": content_type}, _Body(content))  # type: ignore[arg-type]
+        return AWSResponse("http://x", status, all_headers, _Body(content))  # type: ignore[arg-type]
 
     client.meta.events.register("before-send.kinesis", answer)
     return client
@@ -79,45 +83,27 @@ def test_a_forked_child_does_not_use_its_parents_client() -> None:
     assert answer == b"own"
 
 
-def test_nothing_is_retried_below_the_getter() -> None:
+def test_nothing_is_retried_below_the_lister() -> None:
     attempts = []
     client = _answering(500, "application/x-amz-json-1.1", b'{"__type":"InternalFailure"}')
     client.meta.events.register("before-send.kinesis", lambda **_event: attempts.append(1))
 
     with pytest.raises(ClientError):
-        client.get_records(ShardIterator="i")
+        client.list_shards(StreamName="s")
 
     assert len(attempts) == 1
 
 
-def test_a_good_json_reply_of_get_records_is_handed_over_unparsed() -> None:
-    body = b'{"Records":[{"Data":"not even base64"}]}'
+@pytest.mark.parametrize("count", [0, 20])
+def test_an_error_that_is_cut_off_may_be_asked_for_again(count: int) -> None:
+    body = b'{"__type":"ProvisionedThroughputExceededException"}'
+    client = _answering(400, "application/x-amz-json-1.1", body[:count], {"content-length": str(len(body))})
 
-    reply: Any = _answering(200, "application/x-amz-json-1.1", body).get_records(ShardIterator="i")
-
-    assert reply[RAW_BODY] == body
-    assert "Records" not in reply
-
-
-def test_an_error_reply_is_left_to_botocore() -> None:
-    body = b'{"__type":"ExpiredIteratorException","message":"old"}'
-
-    with pytest.raises(ClientError, match="ExpiredIteratorException"):
-        _answering(400, "application/x-amz-json-1.1", body).get_records(ShardIterator="i")
-
-
-def test_what_a_reply_says_of_its_format_is_not_believed() -> None:
-    body = b'{"Records":[],"NextShardIterator":"n"}'
-    assert _answering(200, "text/plain", body).get_records(ShardIterator="i")[RAW_BODY] == body  # type: ignore[typeddict-item]
-    reply: Any = _answering(206, "application/x-amz-json-1.1", body).get_records(ShardIterator="i")
-    assert RAW_BODY not in reply
-
-
-def test_a_reply_that_botocore_cannot_read_is_asked_for_again() -> None:
-    client = _answering(206, "application/x-amz-cbor-1.1", b"\xa1\x67Records\x80")
-
-    with pytest.raises(Unavailable), translated("GetRecords"):
-        client.get_records(ShardIterator="i")
+    with (
+        pytest.raises(Unavailable, match=f"{count} read, but total bytes expected is {len(body)}"),
+        translated("ListShards"),
+    ):
+        client.list_shards(StreamName="s")
 
 
 def test_other_operations_are_parsed_as_ever() -> None:

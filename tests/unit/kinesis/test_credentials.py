@@ -13,11 +13,12 @@ import pytest
 from botocore.credentials import Credentials, RefreshableCredentials
 from botocore.exceptions import CredentialRetrievalError, NoCredentialsError
 
-from kinesis_spout.kinesis import KinesisClientSettings, credentials
+from kinesis_spout.kinesis import KinesisClientSettings
 from kinesis_spout.kinesis.calls import translated
-from kinesis_spout.kinesis.credentials import RenewedCredentials
 from kinesis_spout.kinesis.read.fan_out.subscribe_call import subscribe
 from kinesis_spout.kinesis.retry_policy import Action, Work, reaction_to
+from kinesis_spout.kinesis.wire import credentials
+from kinesis_spout.kinesis.wire.credentials import REST_SECONDS, RenewedCredentials
 from kinesis_spout.model.errors import AccessDenied, InvalidConfig, Unavailable
 from shard_state import Position
 from tests.unit.kinesis.wire.servers import EMPTY, Server, answer_of, serving
@@ -286,14 +287,16 @@ def test_a_source_rests_between_look_ups_and_is_told_once(
     for _ in range(1_000):
         assert renewed.get_frozen_credentials().access_key == "AKIAONE"
         assert not renewed.renewed_after(("AKIAONE", "t"))
-        source.now += 10 * credentials.REST_SECONDS / 1_000
+        source.now += 10 * REST_SECONDS / 1_000
     assert source.asked <= 2 * 11 + 2
     source.key = "AKIATWO"
-    source.now += credentials.REST_SECONDS
+    source.now += REST_SECONDS
     assert renewed.renewed_after(("AKIAONE", "t"))
     assert renewed.get_frozen_credentials().access_key == "AKIATWO"
 
-    told = [each.getMessage() for each in caplog.records if each.name == "kinesis_spout.kinesis.credentials"]
+    told = [
+        each.getMessage() for each in caplog.records if each.name == "kinesis_spout.kinesis.wire.credentials"
+    ]
     assert len(told) == 2
     assert told[0].startswith("Credentials could not be renewed: ")
     assert SECRET not in caplog.text + repr(renewed)

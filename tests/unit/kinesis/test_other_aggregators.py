@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kinesis_spout.kinesis.aggregated_record import UserRecord, aggregate, contents, take_apart
-from kinesis_spout.model.trace_context import TraceContext
+from kinesis_spout.model.record import TraceContext
 from tests.support.kinesis.aws_aggregation import aws
 
 VECTORS = json.loads((Path(__file__).parents[2] / "golden" / "aggregated_records.json").read_text())

@@ -10,7 +10,7 @@ from kinesis_spout.kinesis.retry_policy import (
     SLOW_SECONDS,
     STRAY_SECONDS,
     Action,
-    RetryPolicy,
+    CallRetryPolicy,
     Tries,
     Work,
     reaction_to,
@@ -94,7 +94,7 @@ def test_a_listing_or_a_write_fails_at_once_where_a_minute_changes_nothing(kind:
 
 
 def tries(clock: ManualClock, **retry_policy: float) -> Tries:
-    return Tries(RetryPolicy(clock=clock, jitter=lambda: 1.0, **retry_policy), "to ask")
+    return Tries(CallRetryPolicy(clock=clock, jitter=lambda: 1.0, **retry_policy), "to ask")
 
 
 def test_waits_double_up_to_the_cap_until_one_would_end_after_the_deadline() -> None:
@@ -120,7 +120,7 @@ def test_a_success_makes_the_next_failure_the_first_again() -> None:
 
 
 def test_waits_grow_with_failures_of_one_kind_in_a_row() -> None:
-    asked = Tries(RetryPolicy(clock=ManualClock(), jitter=lambda: 1.0), "to ask", Work.CONSUME)
+    asked = Tries(CallRetryPolicy(clock=ManualClock(), jitter=lambda: 1.0), "to ask", Work.CONSUME)
     errors = (
         Throttled("x"),
         Throttled("x"),
@@ -138,7 +138,7 @@ def test_waits_grow_with_failures_of_one_kind_in_a_row() -> None:
 
 def test_an_outage_is_told_once_and_then_now_and_then(caplog: pytest.LogCaptureFixture) -> None:
     clock = ManualClock()
-    asked = Tries(RetryPolicy.without_end(clock, first=1.0, cap=1.0), "to ask")
+    asked = Tries(CallRetryPolicy.without_end(clock, first=1.0, cap=1.0), "to ask")
 
     def answer() -> str:
         if clock.monotonic() < 200:
@@ -171,7 +171,7 @@ def between(first: float, last: float) -> str:
 def test_the_times_in_the_table_of_the_documentation_are_those_of_the_code() -> None:
     read, full = retry_policy.FIRST_READ_BACKOFF_SECONDS, retry_policy.THROTTLE_AFTER_FULL_REPLY_SECONDS
     throttled, most = retry_policy.THROTTLE_SECONDS, retry_policy.MAX_THROTTLE_SECONDS
-    call, first = RetryPolicy(), RetryPolicy().first_backoff_seconds
+    call, first = CallRetryPolicy(), CallRetryPolicy().first_backoff_seconds
     table = " ".join((retry_policy.__doc__ or "").split())
 
     for work, times in {

@@ -10,7 +10,7 @@ from typing import Any, cast
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from kinesis_spout.cli.runs.snapshot import Reading
+from kinesis_spout.cli.runs.snapshot import QuerySnapshots
 from kinesis_spout.model.errors import InvalidConfig, StoreUnavailable
 from kinesis_spout.model.handler import RetryLater
 from kinesis_spout.monitoring import METRICS, MonitoringServer
@@ -246,7 +246,7 @@ def test_the_status_is_what_run_prints_as_json_and_more(world: World) -> None:
     spout = world.spout(**QUICK)
     world.put_in(FIRST, "a", "b")
     world.take(spout, 2)
-    printed = Reading(cast("Any", WithoutProgress(spout))).take("running").document(detailed=True)
+    printed = QuerySnapshots(cast("Any", WithoutProgress(spout))).take("running").document(detailed=True)
     with MonitoringServer("127.0.0.1:0", spout) as server:
         status = json.loads(get(server.address, "/status")[1])
     missing = printed.keys() - status.keys()

@@ -12,9 +12,9 @@ from moto import mock_aws
 
 from kinesis_spout.dead_letters.kinesis_stream import KinesisStreamSink
 from kinesis_spout.kinesis.client_settings import KinesisClientSettings
-from kinesis_spout.kinesis.retry_policy import RetryPolicy
-from kinesis_spout.model.dead_letter import DeadLetter
+from kinesis_spout.kinesis.retry_policy import CallRetryPolicy
 from kinesis_spout.model.errors import DeadLetterError, InvalidConfig, StoreUnavailable
+from kinesis_spout.model.record import DeadLetter
 from kinesis_spout.operations.audit import Operator, read_audit
 from kinesis_spout.operations.dead_letters import Choice, ChosenLetters, chosen_letters, kind_of, put_back
 from kinesis_spout.operations.errors import RedriveRuns
@@ -145,7 +145,7 @@ def test_nothing_is_marked_that_was_not_put(client: "KinesisClient") -> None:
 
 
 def test_a_sink_that_cannot_mark_is_redriven_only_whole_and_only_by_force(client: "KinesisClient") -> None:
-    sink = KinesisStreamSink(client, "dead", retry_policy=RetryPolicy())
+    sink = KinesisStreamSink(client, "dead", retry_policy=CallRetryPolicy())
     sink.write([letter(1)])
     with pytest.raises(
         InvalidConfig, match="got KinesisStreamSink; its letters can only be redriven all together"

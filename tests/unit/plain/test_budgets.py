@@ -5,7 +5,7 @@ from itertools import pairwise
 
 import pytest
 
-from kinesis_spout.kinesis.pace import ApplicationBudget, Pace, ShardPaces
+from kinesis_spout.kinesis.pace import ApplicationBudget, ReadPace, ShardPaces
 from kinesis_spout.plain.record_spout import RecordSpout
 from kinesis_spout.ports import Page
 from kinesis_spout.testing import (
@@ -44,7 +44,7 @@ def _spout(
     stream: _WatchedStream,
     zookeeper: InMemoryZooKeeper,
     *,
-    pace: Pace | None = None,
+    pace: ReadPace | None = None,
     limit: int | None = None,
 ) -> SteppedSpout:
     paces = ShardPaces(stream.clock, pace=pace, budget=ApplicationBudget(limit), jitter=lambda: 0.0)
@@ -184,7 +184,7 @@ def test_two_members_share_the_budget_and_the_one_that_is_left_has_all_of_it() -
 def test_a_shard_gives_no_more_calls_and_bytes_than_its_pace() -> None:
     clock = ManualClock()
     stream = _stream(clock, shards=1, records=40)
-    pace = Pace(interval_seconds=1.0, bytes_per_second=50_000)
+    pace = ReadPace(interval_seconds=1.0, bytes_per_second=50_000)
     with _spout(stream, InMemoryZooKeeper(), pace=pace).open() as spout:
         assert _read_for([spout], clock, 60.0) == 40
 

@@ -42,8 +42,8 @@ def _poll(getter: BufferedShard, count: int) -> list[bytes]:
     polled: list[Record] = []
 
     def has_enough() -> bool:
-        while len(polled) < count and (record := getter.poll()) is not None:
-            polled.append(record)
+        while len(polled) < count and (taken := getter.poll()) is not None:
+            polled.append(taken[0])
         return len(polled) == count
 
     wait_until(has_enough, f"{count} records")

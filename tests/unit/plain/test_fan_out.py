@@ -7,10 +7,9 @@ import pytest
 
 from kinesis_spout.testing import InMemoryStream
 from tests.support.consumer.world import World
-from tests.support.kinesis.fan_out.pushed_stream import serve, subscribed
-from tests.support.kinesis.fan_out.server import FanOutServer
-from tests.support.kinesis.fan_out.service import FanOutService, PushFault
+from tests.support.kinesis.pushed_stream import FanOutServer, serve, subscribed
 from tests.support.kinesis.streams_under_test import LeapingClock
+from tests.support.kinesis.unkind.behaviours import Behaviour
 from tests.support.waiting import wait_until
 
 
@@ -21,7 +20,7 @@ class Pushed(World):
         super().__init__()
         self.clock = LeapingClock()  # type: ignore[assignment]  # sockets need real time
         self.stream = InMemoryStream("orders")
-        self.service: FanOutService = serve(self.stream, server, opened)
+        self.service: FanOutServer = serve(self.stream, server, opened)
         self.open_getter = subscribed(self.stream, server, opened, clock=self.clock).getter
 
 
@@ -48,7 +47,7 @@ def test_pushed_records_are_delivered_through_cuts_and_a_split_and_the_progress_
 
     world.put(*(f"a{number}" for number in range(20)))
     wait_until(lambda: has(20), "the first records")
-    world.service.push_faults.append(PushFault.CUT)
+    world.service.push(Behaviour.CUT)
     world.put(*(f"b{number}" for number in range(20)))
     wait_until(lambda: has(40), "the records after a cut")
     world.stream.split("shardId-000000000000")
@@ -67,4 +66,4 @@ def test_a_lost_shard_is_subscribed_to_no_more(world: Pushed) -> None:
 
     spout.close()
 
-    wait_until(lambda: not world.service._pushing, "the subscription to end")
+    wait_until(lambda: not world.service.is_pushing, "the subscription to end")

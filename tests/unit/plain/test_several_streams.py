@@ -465,7 +465,7 @@ class TestTheEndOfARun:
 
 def test_the_streams_of_a_spout_are_read_ahead_on_the_same_few_threads() -> None:
     def polling() -> set[threading.Thread]:
-        return {each for each in threads.named() if each.name == "kinesis-prefetch"}
+        return {each for each in threads.named() if each.name == "kinesis-io"}
 
     before, streams, came = polling(), InMemoryStreams(), set[str]()
     for number in range(20):

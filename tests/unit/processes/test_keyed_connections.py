@@ -159,7 +159,7 @@ def test_who_says_a_little_now_and_then_is_not_waited_for_longer(
 PAGES_FROM_END_TO_END = """
 import hashlib
 from kinesis_spout.model.columns import SCHEMA
-from kinesis_spout.structured.pages.page_buffer import PageBuffer, Segment
+from kinesis_spout.structured.pages.page_buffer import PageBuffer, PageSegment
 from kinesis_spout.structured.pages.page_channel import fetch_segments
 from kinesis_spout.structured.pages.page_server import PageServer
 from tests.unit.structured.pages.pages import page_of, sequences_of
@@ -171,7 +171,7 @@ except ValueError:
 buffer = PageBuffer()
 buffer.append(("orders", "a"), page_of(range(3)), data_bytes=100)
 server = PageServer("127.0.0.1", buffer.page)
-batches = fetch_segments(server.address, [Segment(0, 0, 3)], SCHEMA, rows_at_once=2)
+batches = fetch_segments(server.address, [PageSegment(0, 0, 3)], SCHEMA, rows_at_once=2)
 print([sequences_of(batch) for batch in batches])
 """
 

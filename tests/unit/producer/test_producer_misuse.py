@@ -18,11 +18,11 @@ from kinesis_spout.producer import Ticket
 from kinesis_spout.testing import InMemorySpoolFolder, SteppedProducer
 from tests.model.test_producer_model import SpoolInMemory
 from tests.support.kinesis.writable import THROTTLED, WritableKinesis
+from tests.support.waiting import DEADLINE_SECONDS
 
 pytestmark = pytest.mark.no_second_run
 
 ARN = "arn:aws:kinesis:eu-west-1:123456789012:stream/s"
-DEADLINE_SECONDS = 120.0
 
 
 def adds_up(producer: KinesisProducer) -> bool:

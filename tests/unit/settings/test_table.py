@@ -7,14 +7,12 @@ from typing import Annotated, Any, get_args, get_origin, get_type_hints
 import pytest
 
 from kinesis_spout.kinesis import ReadSettings
-from kinesis_spout.settings import SpoutConfig
 from kinesis_spout.settings.option import Option, Use
 from kinesis_spout.settings.setting_messages import respelled
 from kinesis_spout.settings.source_options import BatchReadOptions, StreamReadOptions, WriteOptions
 from kinesis_spout.settings.table import OPTIONS, SETTINGS
 from kinesis_spout.settings.table.spelling import as_option
 from kinesis_spout.spark import each_record
-from kinesis_spout.zookeeper import ZooKeeperSettings
 
 KINDS = {
     Use.STREAM_READ: StreamReadOptions,
@@ -42,19 +40,12 @@ DERIVED = {
 
 def typed_options(use: Use) -> dict[str, Any]:
     """The types of the fields, those of how shards are read among them."""
-    hints = get_type_hints(KINDS[use], localns={"ZooKeeperSettings": ZooKeeperSettings})
+    hints = get_type_hints(KINDS[use])
     return hints | (get_type_hints(ReadSettings) if hints.pop("read", None) else {})
 
 
 def bare(annotation: Any) -> Any:
     return get_args(annotation)[0] if get_origin(annotation) is Annotated else annotation
-
-
-@pytest.mark.parametrize("name", SETTINGS)
-def test_a_setting_is_typed_as_its_row_says(name: str) -> None:
-    option = SETTINGS[name]
-    wanted = bare(option.type.annotation)
-    assert get_type_hints(SpoutConfig)[name] == (wanted | None if option.allows_none else wanted)
 
 
 @pytest.mark.parametrize("use", Use)

@@ -14,6 +14,7 @@ from shard_state import (
     StateManager,
 )
 from shard_state.checkpoint.checkpoint import next_ownership
+from tests.support.core.reading import may_read
 
 pytestmark = pytest.mark.no_second_run
 
@@ -37,12 +38,12 @@ def test_record_by_record_it_hands_out_neither_fresh_ones_nor_retries(manager: S
     manager.emit("a", one, None, 0.0)
     manager.fail("a", one, 0.0, attempt=1)
     manager.leave({"a"})
-    assert not manager.may_read("a", 10.0)
+    assert not may_read(manager, "a")
     assert manager.take_retry("a", 10.0) is None
     assert manager.next_due() is None
-    assert manager.may_read("b", 10.0)
+    assert may_read(manager, "b")
     manager.leave(set())
-    assert manager.may_read("a", 10.0)
+    assert may_read(manager, "a")
     assert manager.take_retry("a", 10.0) is not None
 
 

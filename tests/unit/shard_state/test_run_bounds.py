@@ -12,6 +12,7 @@ from shard_state import (
 )
 from shard_state.checkpoint.checkpoint import next_ownership
 from shard_state.errors import OutOfOrder
+from tests.support.core.reading import may_read
 
 BEGAN_AT, MARGIN = 1000.0, 5.0
 FRESH = Checkpoint(start=Position.trim_horizon())
@@ -81,7 +82,7 @@ class TestAManagerUpToABound:
         assert not manager.ends_before("one", n(1), 899.0)
         assert manager.emit("one", n(1), None, 0.0).deliver
         assert manager.ends_before("one", n(2), 900.0)
-        assert not manager.may_read("one", 0.0)
+        assert not may_read(manager, "one")
         assert not manager.is_done
         assert manager.ack("one", n(1), 0.0)
         assert done(manager) == (False, ShardPhase.AT_BOUND), "nothing is stored yet"
@@ -91,9 +92,9 @@ class TestAManagerUpToABound:
     def test_a_shard_is_at_its_bound_once_the_last_record_before_it_is_handed_out(self) -> None:
         manager = owner(Position.after(n(2)))
         assert manager.emit("one", n(1), None, 0.0).deliver
-        assert manager.may_read("one", 0.0)
+        assert may_read(manager, "one")
         assert manager.emit("one", n(2), None, 0.0).deliver
-        assert not manager.may_read("one", 0.0)
+        assert not may_read(manager, "one")
         assert done(manager) == (False, ShardPhase.AT_BOUND)
 
     def test_nothing_is_handed_out_behind_a_bound(self) -> None:
@@ -132,5 +133,5 @@ class TestAManagerUpToABound:
         manager = owner(Position.latest())
         assert manager.ends_at_tip("one", BEGAN_AT)
         manager.acquired("one", next_ownership(next_ownership(FRESH, FRESH), FRESH))
-        assert manager.may_read("one", 0.0)
+        assert may_read(manager, "one")
         assert not manager.is_done

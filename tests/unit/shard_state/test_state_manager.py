@@ -12,6 +12,7 @@ from shard_state import (
     FailedRecord,
     Fate,
     OpenRecord,
+    OperatorPause,
     Order,
     Position,
     Redelivery,
@@ -26,6 +27,7 @@ from shard_state import (
 )
 from shard_state.checkpoint.checkpoint import next_ownership
 from shard_state.errors import InvalidLineage, OutOfOrder
+from tests.support.core.reading import may_read
 
 pytestmark = pytest.mark.no_second_run
 
@@ -312,7 +314,7 @@ class TestOwnership:
         assert manager.fail("a", n(1), 0.0, attempt=1) is None
         assert not manager.dead_lettered("a", n(1), 0.0)
         assert manager.take_retry("a", 1e9) is None
-        assert not manager.may_read("a", 0.0)
+        assert not may_read(manager, "a")
         manager.end_read("a")
         manager.page_fetched("a", full=True)
         assert manager.to_commit() == []
@@ -404,7 +406,7 @@ class TestRecordByRecord:
         decisions, now = [manager.fail("a", n(1), 0.0, attempt=1)], 0.0
         while isinstance(decisions[-1], Retry):
             assert manager.take_retry("a", now + decisions[-1].delay_seconds - 0.1) is None
-            assert manager.may_read("a", 0.0)
+            assert may_read(manager, "a")
             now += decisions[-1].delay_seconds
             assert manager.take_retry("a", now) is not None
             decisions.append(manager.fail("a", n(1), now, attempt=len(decisions) + 1))
@@ -645,7 +647,7 @@ class TestCommitting:
         manager.emit("a", n(2), None, 0.0)
         manager.ack("a", n(1), 0.0)
         manager.fail("a", n(2), 0.0, attempt=1)
-        assert not manager.may_read("a", 0.0)
+        assert not may_read(manager, "a")
         (commit,) = manager.to_commit()
         assert commit.checkpoint.base == n(1)
         assert commit.checkpoint.app_instance == "application"
@@ -688,21 +690,33 @@ class TestStatus:
         assert manager.unresolved == 2
 
 
-def test_no_run_is_handed_out_while_stored_holes_may_speak_of_its_records() -> None:
-    manager = StateManager(app_instance="one", random=lambda: 0.0)
-    manager.listed([Shard(shard_id="a")], {})
-    hole = SequenceNumber(2), SequenceNumber(3)
-    stored = Checkpoint(
-        start=Position.trim_horizon(),
-        base=SequenceNumber(1),
-        holes=(hole,),
-        anchor=SequenceNumber(2),
-        epoch=1,
-    )
-    manager.acquired("a", stored)
+def test_the_shell_decides_anew_when_a_shard_comes_or_goes_is_held_back_or_fails() -> None:
+    manager = owner_of("a")
+    manager.emit("a", n(1), None, 0.0)
+    seen = [manager.decisions]
 
-    for number in (2, 3):
-        assert manager.run_room("a", 0.0) == 0
-        assert manager.emit("a", SequenceNumber(number), None, 0.0).deliver == (number == 2)
-    manager.emit("a", SequenceNumber(4), None, 0.0)
-    assert manager.run_room("a", 0.0) > 0
+    def has_news() -> bool:
+        seen.append(manager.decisions)
+        return seen[-1] > seen[-2]
+
+    manager.leave(["a"])
+    assert has_news()
+    manager.leave(["a"])
+    assert not has_news()
+    manager.leave([])
+    assert has_news()
+    manager.pause_by_operator(OperatorPause(everything=True))
+    assert has_news()
+    manager.pause_by_operator(OperatorPause(everything=True))
+    assert not has_news()
+    manager.emit("a", n(2), None, 0.0)
+    manager.ack("a", n(2), 0.0)
+    assert not has_news()
+    manager.fail("a", n(1), 0.0, attempt=1)
+    assert has_news()
+    manager.fail("a", n(1), 0.0, attempt=1)
+    assert not has_news(), "that delivery has ended"
+    manager.lost(["a"])
+    assert has_news()
+    manager.acquired("a", Checkpoint(start=Position.trim_horizon(), epoch=3))
+    assert has_news()

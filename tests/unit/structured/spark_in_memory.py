@@ -4,7 +4,7 @@ import json
 import pickle
 from dataclasses import dataclass, field, replace
 from time import monotonic
-from typing import Any, Final, cast
+from typing import Any, cast
 
 import pyarrow as pa
 
@@ -12,14 +12,14 @@ from kinesis_spout.kinesis import KinesisClientSettings, PollingShardGetter
 from kinesis_spout.settings.source_options import StreamReadOptions
 from kinesis_spout.structured.pages.page_buffer import ShardKey
 from kinesis_spout.structured.stream.partitions import ShardRanges, read_ranges
-from kinesis_spout.structured.stream.stream_reader import KinesisStreamReader, default_limit
+from kinesis_spout.structured.stream.stream_reader import KinesisStreamReader
 from kinesis_spout.testing import InMemoryStream
 from tests.support.kinesis.in_memory_client import InMemoryKinesisClient
+from tests.support.waiting import DEADLINE_SECONDS
 
 Row = tuple[str, str, bytes]
 """Shard, sequence number, data."""
 
-_DEADLINE_SECONDS: Final = 60.0
 
 _clients: dict[str, Any] = {}
 
@@ -137,12 +137,12 @@ class SparkInMemory:
 
     def next_batch(self, *, fail: bool = False) -> Batch:
         """Trigger until a batch comes: a shard may be found, or born, only after a trigger."""
-        deadline = monotonic() + _DEADLINE_SECONDS
+        deadline = monotonic() + DEADLINE_SECONDS
         while monotonic() < deadline:
             batch = self.trigger(fail=fail)
             if batch is not None:
                 return batch
-        raise AssertionError(f"no batch within {_DEADLINE_SECONDS:g} s")
+        raise AssertionError(f"no batch within {DEADLINE_SECONDS:g} s")
 
     def until_rows(self, count: int) -> list[Row]:
         """Trigger until so many rows have come. Returns the rows of all batches of this call."""
@@ -157,10 +157,10 @@ class SparkInMemory:
 
     def _latest_offset(self, start: dict[str, Any]) -> dict[str, Any]:
         """Ask for it until something came, or every shard was polled since: the reader waits for one second."""
-        deadline = monotonic() + _DEADLINE_SECONDS
+        deadline = monotonic() + DEADLINE_SECONDS
         polled = self._empty_polls()
         while True:
-            found = self.reader.latestOffset(start, default_limit(self.options))
+            found = self.reader.latestOffset(start, self.reader.getDefaultReadLimit())
             is_polled = all(count != polled.get(shard, 0) for shard, count in self._empty_polls().items())
             if found != start or is_polled or monotonic() >= deadline:
                 return found

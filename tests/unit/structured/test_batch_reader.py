@@ -454,7 +454,9 @@ def test_an_empty_page_that_is_behind_is_not_the_tip() -> None:
     assert world.read(endingPosition=at_time(EPOCH + 50)) == of(records)
 
 
-def test_an_end_at_a_number_that_the_shard_does_not_have_is_a_data_loss() -> None:
+def test_an_end_at_a_number_that_the_shard_does_not_have_is_a_data_loss_or_given_up(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     world = World()
     records = world.put(3)
     never = replace_number(records[-1], 10**9)
@@ -462,18 +464,8 @@ def test_an_end_at_a_number_that_the_shard_does_not_have_is_a_data_loss() -> Non
 
     with pytest.raises(DataLoss, match=r"AFTER_SEQUENCE_NUMBER\(1000000000\).*Set failOnDataLoss to false"):
         world.rows(tasks)
-
-
-def test_without_failing_an_end_that_is_not_there_gives_what_there_is(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    world = World()
-    records = world.put(3)
-    never = replace_number(records[-1], 10**9)
-
     with caplog.at_level(logging.WARNING):
         rows = world.read(endingPosition=json.dumps({FIRST: at(never)}), failOnDataLoss="false")
-
     assert rows == of(records)
     assert "AT_SEQUENCE_NUMBER(1000000000)" in caplog.text
 
@@ -497,26 +489,17 @@ def replace_number(record: Record, number: int) -> Record:
 # --- what retention took
 
 
-def test_a_start_at_a_trimmed_record_is_a_data_loss() -> None:
-    world = World()
-    records = world.put(10)
-    world.stream.trim(FIRST, records[5].sequence)
-    tasks = world.tasks(startingPosition=json.dumps({FIRST: at(records[2])}))
-
-    with pytest.raises(DataLoss, match=r"cannot begin to read shard 'shardId-0.*Set failOnDataLoss to false"):
-        world.rows(tasks)
-
-
-def test_without_failing_a_trimmed_start_gives_what_is_left(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_start_at_a_trimmed_record_is_a_data_loss_or_given_up(caplog: pytest.LogCaptureFixture) -> None:
     world = World()
     records = world.put(10)
     world.stream.trim(FIRST, records[5].sequence)
     world.clock.advance(1)
+    start = json.dumps({FIRST: at(records[2])})
 
+    with pytest.raises(DataLoss, match=r"cannot begin to read shard 'shardId-0.*Set failOnDataLoss to false"):
+        world.read(startingPosition=start)
     with caplog.at_level(logging.WARNING):
-        rows = world.read(startingPosition=json.dumps({FIRST: at(records[2])}), failOnDataLoss="false")
-
-    assert rows == of(records[6:])
+        assert world.read(startingPosition=start, failOnDataLoss="false") == of(records[6:])
     assert records[2].sequence_number in caplog.text
 
 

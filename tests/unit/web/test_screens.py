@@ -4,8 +4,8 @@ import re
 
 import pytest
 
-from kinesis_spout.operations.applications import UNNAMED
 from kinesis_spout.operations.watch import observation
+from kinesis_spout.operations.watch.applications import UNNAMED
 from kinesis_spout.operations.watch.live_status import LiveComponent, LiveRetry, LiveShard, LiveStatus
 from kinesis_spout.testing import InMemoryZooKeeper
 from shard_state import Assignment, SequenceNumber

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
-from kinesis_spout.zookeeper.ownerships import Ownership, Ownerships
+from kinesis_spout.zookeeper.ownerships import Ownerships, ShardOwnership
 from kinesis_spout.zookeeper.paths import Paths
 
 if TYPE_CHECKING:
@@ -103,7 +103,7 @@ def ownerships(session: Session) -> Ownerships:
     """One shard was ours, and was given up; nobody knows whether its node is gone."""
     ownerships = Ownerships(cast("ZooKeeperSession", session), PATHS)
     ownerships.session_connected(SESSION)
-    owned = Ownership(epoch=2, version=3, owner_czxid=OURS, session_id=SESSION)
+    owned = ShardOwnership(epoch=2, version=3, owner_czxid=OURS, session_id=SESSION)
     assert ownerships.claim(SHARD, owned)
     ownerships.give_up([SHARD])
     return ownerships

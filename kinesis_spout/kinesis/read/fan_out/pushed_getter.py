@@ -10,9 +10,11 @@ An error ends the connection. One read raises it, after the events before it; th
 import random
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from kinesis_spout.kinesis.calls import ResourceNotFound, shard_text
+from kinesis_spout.kinesis.io_thread import IO
 from kinesis_spout.kinesis.pace import Pacing
 from kinesis_spout.kinesis.read.fan_out.consumer_registration import ConsumerRegistration
 from kinesis_spout.kinesis.read.fan_out.subscribe_call import PushedEvents, subscribe
@@ -20,11 +22,10 @@ from kinesis_spout.kinesis.read.fan_out.subscription import (
     DEFAULT_QUEUE_BYTES,
     OPERATION,
     ShardEvent,
-    Subscription,
+    ShardSubscription,
 )
 from kinesis_spout.kinesis.read.fan_out.subscription_reader import SubscriptionPeriods, SubscriptionReader
 from kinesis_spout.kinesis.read.page import GetRecordsReply
-from kinesis_spout.kinesis.read.polling.steps import MAY_BLOCK, Pause, Steps
 from kinesis_spout.kinesis.read.read_settings import DEFAULT, ReadSettings
 from kinesis_spout.kinesis.read.reply_getter import IN_PLACE_BYTES, Reply, ReplyForm, ReplyGetter
 from kinesis_spout.kinesis.read.user_records import HashKeys
@@ -41,9 +42,9 @@ if TYPE_CHECKING:
 
 
 LOOK_EVERY_SECONDS: Final = 1.0
-"""How often a shard is asked although nothing was reported as pushed. It costs microseconds."""
+"""The period in which a shard is asked although nothing was reported as pushed. It costs microseconds."""
 PUSH_SECONDS: Final = 1.0
-"""How long an event can be under way: it says nothing of records put in the last such period before it
+"""The time that an event can be under way: it says nothing of records put in the last such period before it
 came."""
 
 
@@ -141,16 +142,16 @@ class FanOutShardGetter(ReplyGetter):
         """The monotonic time before which a read returns nothing, unless something is pushed."""
         return max(self._pacing.ready_at, self._in_vain_until)
 
-    def reading(self, limit: int) -> Steps[Page]:
-        page = yield from super().reading(limit)
+    async def reading(self, limit: int) -> Page:
+        page = await super().reading(limit)
         return replace(page, says_nothing=self._says_nothing, pushed_at=self._pushed_at)
 
     @property
     def _pushed_at(self) -> float:
         return self._subscription.taken_up_to - PUSH_SECONDS
 
-    def reading_arrow(self, limit: int) -> "Steps[ArrowPage]":
-        page = yield from super().reading_arrow(limit)
+    async def reading_arrow(self, limit: int) -> "ArrowPage":
+        page = await super().reading_arrow(limit)
         return replace(page, says_nothing=self._says_nothing)
 
     def when_ready(self, call: Callable[[], None]) -> None:
@@ -160,9 +161,8 @@ class FanOutShardGetter(ReplyGetter):
         self._subscription.close()
         self._fan_out.reader.drop(self._subscription)
 
-    def _ask(self, limit: int, form: ReplyForm[Reply]) -> Steps[Reply]:
-        if self._pacing.ready_at > self._clock.monotonic():
-            yield Pause(self._pacing.ready_at)
+    async def _ask(self, limit: int, form: ReplyForm[Reply]) -> Reply:
+        await self._clock.pause(self._pacing.ready_at - self._clock.monotonic())
         if not self._is_open:
             self._is_open = True
             self._continuity.begins(self._subscription.place)
@@ -171,13 +171,13 @@ class FanOutShardGetter(ReplyGetter):
             events, made_room = self._subscription.take_out(self._continuity.limit(limit))
         except KinesisSpoutError as error:
             self._is_open = False
-            yield from self._failed(error)
+            await self._failed(error)
             events, made_room = [], False
         if made_room:
             self._fan_out.reader.made_room(self._subscription)
         reply = self._reply_of(events)
         if reply.size_bytes > IN_PLACE_BYTES:
-            yield MAY_BLOCK
+            return await IO.in_thread(partial(form.convert, reply))
         return form.convert(reply)
 
     def _reply_of(self, events: Sequence[ShardEvent]) -> GetRecordsReply:
@@ -195,11 +195,11 @@ class FanOutShardGetter(ReplyGetter):
         self._millis_behind = reply.millis_behind_latest or 0
         return reply
 
-    def _failed(self, error: KinesisSpoutError) -> Steps[None]:
+    async def _failed(self, error: KinesisSpoutError) -> None:
         """Note the verified error for the pacing, and raise it, unless the position is given up."""
         if isinstance(error, ResourceNotFound):
             self._fan_out.forget_consumer()  # perhaps the consumer was not found
-        meant = yield from self._verified(error)
+        meant = await self._verified(error)
         if isinstance(error, DataLoss):
             meant = self._question.position_refused(self._subscription.place, error)
         self._note(meant)
@@ -212,9 +212,9 @@ class FanOutShardGetter(ReplyGetter):
             raise error
         raise meant from error
 
-    def _look_for_gap(self, reply: "GetRecordsReply | ArrowPage") -> Steps[None]:
+    async def _look_for_gap(self, reply: "GetRecordsReply | ArrowPage") -> None:
         if not self._says_nothing:
-            yield from super()._look_for_gap(reply)
+            await super()._look_for_gap(reply)
 
     def _begin_anew(self) -> None:
         self.close()
@@ -224,11 +224,11 @@ class FanOutShardGetter(ReplyGetter):
     def _begin_at_oldest(self) -> None:
         """Do nothing: what is pushed does not stop at empty pages."""
 
-    def _drop_connections(self) -> None:
+    async def _drop_connections(self) -> None:
         """Do nothing: a subscription has a connection of its own, which ends with it."""
 
-    def _subscription_from(self, position: Position) -> Subscription:
-        return Subscription(
+    def _subscription_from(self, position: Position) -> ShardSubscription:
+        return ShardSubscription(
             self._shard_id,
             position.with_its_record,
             max_bytes=self._fan_out.queue_bytes,

@@ -1,50 +1,34 @@
-"""The SubscribeToShard call: botocore makes and signs the request; we read its answer.
+"""The SubscribeToShard call: botocore makes and signs the request; we send it, and read its answer.
 
 botocore would parse every record (19 µs for 1 KB), block a thread for each stream, and refuse a stream
-without an initial response. So the signed request is sent over a separate connection of urllib3 (with
-botocore's certificates and proxies), and the socket returned. botocore gets every other answer, to raise its
-errors.
-
-| endpoint | proxy | how the request goes |
-| --- | --- | --- |
-| http or https | none | directly |
-| https | http or https | through a tunnel of the proxy (CONNECT), verified inside |
-| http | http | to the proxy, under the whole address |
-
-``http.client`` reads the head of an answer. It cannot read a body from a non-blocking socket; ``h11`` can,
-but takes 2 to 4 times the CPU (0.75 ms a MB instead of 0.3, in pieces of 16 KB).
+without an initial response. So the signed request is sent over a connection of its own, and the connection
+returned. botocore gets every other answer, to raise its errors.
 """
 
 import contextlib
 import math
-import socket
-import ssl
-from collections.abc import Iterator
-from contextlib import contextmanager
-from functools import cache
-from http.client import HTTPException, HTTPResponse, IncompleteRead
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, cast
+from urllib.parse import urlsplit
 
-import urllib3.exceptions
 from botocore.awsrequest import AWSPreparedRequest, AWSResponse, HeadersDict, create_request_object
-from botocore.exceptions import (
-    BotoCoreError,
-    ConnectionClosedError,
-    ConnectTimeoutError,
-    EndpointConnectionError,
-    ProxyConnectionError,
-    SSLError,
-)
-from botocore.httpsession import mask_proxy_url
 from botocore.parsers import create_parser
-from urllib3.connection import HTTPConnection, HTTPSConnection, ProxyConfig
-from urllib3.util import Url, parse_url
-from urllib3.util.ssl_match_hostname import CertificateError
 
 from kinesis_spout.kinesis.calls import expected, translated
 from kinesis_spout.kinesis.read.fan_out.subscription import OPERATION
 from kinesis_spout.kinesis.wire.calls import Wire, failed
-from kinesis_spout.kinesis.wire.http import Chunks, ProtocolError
+from kinesis_spout.kinesis.wire.http import (
+    KEPT_BYTES,
+    Chunks,
+    Head,
+    ProtocolError,
+    Reply,
+    ReplyReader,
+    read_head,
+    request_start,
+)
+from kinesis_spout.kinesis.wire.sigv4 import host_of, text
+from kinesis_spout.kinesis.wire.ways import Opened
 from kinesis_spout.model.errors import Unavailable
 from shard_state import Position
 
@@ -56,21 +40,19 @@ PUSHED: Final = "Pushed"
 """The key of a SubscribeToShard reply that holds its ``PushedEvents``."""
 
 _HTTP_OK: Final = 200
-_LONGEST_ERROR_BYTES: Final = 1024 * 1024
 
 
 class PushedEvents:
-    """A streaming answer: its non-blocking connection, and its body. Mutable. Its user closes it.
+    """A streaming answer: its non-blocking connection, and its body. Mutable. Its user closes it."""
 
-    A body that is not ``chunked`` has ``length`` bytes; None: it ends with the connection.
-    """
-
-    def __init__(self, connection: socket.socket, *, length: int | None, chunked: bool) -> None:
+    def __init__(self, connection: Opened, head: Head, begun_with: bytes) -> None:
         self.connection = connection
-        self._chunks = Chunks() if chunked else None
-        self._left = length
+        self.begun_with = begun_with
+        """Bytes that came with the head, for ``body_in``."""
+        self._chunks = Chunks() if head.is_chunked else None
+        self._left = head.length
         """Bytes left of a body that is not in chunks; None: until the connection ends."""
-        self.ended = not chunked and length == 0
+        self.ended = head.length == 0
 
     def close(self) -> None:
         with contextlib.suppress(OSError):
@@ -98,7 +80,6 @@ class PushedSubscriptions:
 
     def __init__(self, wire: Wire) -> None:
         self._wire = wire
-        self._trust = cache(wire.trust)
         events: Any = wire.client.meta.events  # its stubs know no handler that answers
         events.register_first(f"before-call.kinesis.{OPERATION}", self._exchange)
 
@@ -114,81 +95,41 @@ class PushedSubscriptions:
                 return answer
 
     def _answered(self, request: AWSPreparedRequest, model: Any) -> tuple[AWSResponse, dict[str, Any]]:
-        connection = self._sent(request)
-        connection.settimeout(self._wire.config.read_timeout)
+        url = str(request.url)
+        way = self._wire.way_to(url)
+        connection = way.open()
         try:
-            with HTTPResponse(_Unbuffered(connection)) as answer:  # type: ignore[arg-type]
-                answer.begin()
-                headers = HeadersDict(answer.headers)
-                response = AWSResponse(request.url, answer.status, headers, None)  # type: ignore[arg-type]
-                if answer.status == _HTTP_OK:
-                    connection.settimeout(0.0)  # TLS within a proxy's TLS has no setblocking
-                    pushed = PushedEvents(connection, length=answer.length, chunked=bool(answer.chunked))
-                    return response, {PUSHED: pushed, "ResponseMetadata": {}}
-                body = _error_in(answer)
+            connection.settimeout(self._wire.config.read_timeout)
+            connection.sendall(_request_bytes(request, way.target(url), way.request_headers))
+            head, rest = read_head(partial(connection.recv, KEPT_BYTES))
+            headers = HeadersDict(head.headers)
+            response = AWSResponse(url, head.status, headers, None)  # type: ignore[arg-type]
+            if head.status == _HTTP_OK:
+                connection.settimeout(0.0)
+                return response, {PUSHED: PushedEvents(connection, head, rest), "ResponseMetadata": {}}
+            refusal = _refusal(connection, head, rest)
         except Exception as error:
             connection.close()
-            raise failed(error, str(request.url)) from error
+            raise failed(error, url) from error
         connection.close()
-        reply = {"status_code": answer.status, "headers": headers, "body": body, "context": {}}
+        reply = {"status_code": head.status, "headers": headers, "body": bytes(refusal.body), "context": {}}
         return response, create_parser("json").parse(reply, model.output_shape)
 
-    def _sent(self, request: AWSPreparedRequest) -> socket.socket:
-        """Send a signed request over a new connection, and return the socket; raises as botocore's session."""
-        proxies = self._wire.proxies
-        url, proxy_url = parse_url(request.url), proxies.proxy_url_for(request.url)
-        proxy = None if proxy_url is None else parse_url(proxy_url)
-        connection = self._connection(url, proxy)
-        target, headers = url.request_uri, _as_text(request.headers)
-        if proxy is not None:
-            password = proxies.proxy_headers_for(proxy_url)
-            if url.scheme == "https":
-                connection.set_tunnel(_host(url), url.port or 443, password, str(proxy.scheme))
-            else:
-                target, headers = request.url, headers | password
-        with _named_as_botocore_does(connection, request, proxy_url):
-            connection.connect()
-            connection.request(request.method, target, body=cast("bytes", request.body), headers=headers)
-        opened = cast("socket.socket", connection.sock)
-        connection.sock = None  # it would be closed with the connection
-        return opened
 
-    def _connection(self, url: Url, proxy: Url | None) -> HTTPConnection:
-        to = proxy or url
-        port = to.port or (443 if to.scheme == "https" else 80)
-        keep_alive = (socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-        options: dict[str, Any] = {
-            "timeout": self._wire.config.connect_timeout,
-            "socket_options": [*HTTPConnection.default_socket_options, keep_alive],
-            "proxy": proxy,
-        }
-        if "https" not in {url.scheme, to.scheme}:
-            return HTTPConnection(_host(to), port, **options)
-        context = self._trust()
-        to_proxy = ProxyConfig(
-            context, use_forwarding_for_https=False, assert_hostname=None, assert_fingerprint=None
-        )
-        return HTTPSConnection(_host(to), port, ssl_context=context, proxy_config=to_proxy, **options)
+def _request_bytes(request: AWSPreparedRequest, target: str, headers: dict[str, str]) -> bytes:
+    sent = {name: text(value) for name, value in request.headers.items()}
+    host = {"Host": host_of(urlsplit(str(request.url))), "Accept-Encoding": "identity"}
+    start = request_start(request.method, target, {**host, **sent, **headers})
+    return start + b"\r\n\r\n" + cast("bytes", request.body)
 
 
-def _error_in(answer: HTTPResponse) -> bytes:
-    """Read what an answer says of an error, in as many pieces as it comes."""
-    body = b""
-    while piece := answer.read(_LONGEST_ERROR_BYTES - len(body)):
-        body += piece
-    if answer.length and len(body) < _LONGEST_ERROR_BYTES:
-        raise IncompleteRead(body, answer.length)
-    return body
-
-
-class _Unbuffered:
-    """A socket of which ``http.client`` reads no byte beyond the head."""
-
-    def __init__(self, connection: socket.socket) -> None:
-        self._connection = connection
-
-    def makefile(self, mode: str) -> Any:
-        return self._connection.makefile(mode, buffering=0)  # type: ignore[call-overload]
+def _refusal(connection: Opened, head: Head, rest: bytes) -> Reply:
+    """Read the rest of an answer that is an error, in as many pieces as it comes."""
+    reader = ReplyReader()
+    reply = reader.body_follows(head, rest)
+    while reply is None:
+        reply = reader.received(connection.recv_into(reader.space()))
+    return reply
 
 
 def subscribe(
@@ -213,53 +154,3 @@ def starting_position(position: Position) -> dict[str, Any]:
         # Arrivals are whole milliseconds: a finer start would skip what arrived in the same millisecond.
         starting["Timestamp"] = math.floor(position.timestamp * 1000) / 1000
     return starting
-
-
-def _host(url: Url) -> str:
-    return str(url.host).strip("[]")
-
-
-@contextmanager
-def _named_as_botocore_does(
-    connection: Any, request: AWSPreparedRequest, proxy_url: str | None
-) -> Iterator[None]:
-    """Close the connection if something fails, and raise what botocore would."""
-    try:
-        yield
-    except (OSError, HTTPException, urllib3.exceptions.HTTPError, CertificateError) as error:
-        has_a_way = proxy_url is None or connection.has_connected_to_proxy
-        connection.close()
-        named = _failed_at_endpoint if has_a_way else _failed_at_proxy
-        raise named(error, request.url, mask_proxy_url(proxy_url or "")) from error
-    except BaseException:
-        connection.close()
-        raise
-
-
-def _failed_at_proxy(error: Exception, _endpoint_url: str, proxy_url: str) -> BotoCoreError:
-    if isinstance(error, ssl.SSLCertVerificationError | CertificateError):
-        return SSLError(endpoint_url=proxy_url, error=error)
-    return ProxyConnectionError(proxy_url=proxy_url, error=error)
-
-
-def _failed_at_endpoint(error: Exception, endpoint_url: str, _proxy_url: str) -> BotoCoreError:
-    kind = next(named for raised, named in _NAMES if isinstance(error, raised))
-    return kind(endpoint_url=endpoint_url, error=error)
-
-
-_NAMES: Final[tuple[tuple[type[Exception], type[BotoCoreError]], ...]] = (
-    (ssl.SSLError, SSLError),
-    (urllib3.exceptions.SSLError, SSLError),
-    (CertificateError, SSLError),
-    (urllib3.exceptions.NewConnectionError, EndpointConnectionError),
-    (urllib3.exceptions.ConnectTimeoutError, ConnectTimeoutError),
-    (TimeoutError, ConnectTimeoutError),
-    (Exception, ConnectionClosedError),
-)
-
-
-def _as_text(headers: Any) -> dict[str, str]:
-    return {
-        name: value.decode("latin-1") if isinstance(value, bytes) else value
-        for name, value in headers.items()
-    }

@@ -44,13 +44,13 @@ _LENGTH_BYTES: Final = 4
 class ShardEvent(msgspec.Struct, rename="pascal"):
     records: list[Record]
     continuation_sequence_number: Annotated[str, msgspec.Meta(pattern="^[0-9]+$")] | None = None
-    """Where to continue after this event, even if it has no records; None at the end of the shard."""
+    """The number to continue after, even if it has no records; None at the end of the shard."""
     millis_behind_latest: Millis | None = None
     child_shards: list[ChildShard] | None = None
 
     @property
     def at_end(self) -> bool:
-        """Whether the shard is closed and nothing follows.
+        """Return whether the shard is closed and nothing follows.
 
         Only the child shards show it: without them, the number is merely missing.
         """
@@ -164,7 +164,7 @@ class _Waiting:
     size_bytes: int
 
 
-class Subscription:
+class ShardSubscription:
     """Mutable. Thread-safe: one thread takes events out, the I/O thread adds them.
 
     ``ready`` is called on the I/O thread when events, or a failure, come after there were none.
@@ -183,7 +183,7 @@ class Subscription:
         self._has_news = False
         """There are events with records, or the shard's end."""
         self._last_number = -1
-        """Of the last record added."""
+        """The number of the last record added."""
         self._failure: KinesisSpoutError | None = None
         self._closed = False
         self._heard_at = -math.inf

@@ -1,7 +1,7 @@
-"""One thread that reads the connections of all subscriptions of a consumer.
+"""Reads the connections of all subscriptions of a consumer, each by a coroutine in the I/O thread.
 
-It sleeps until a socket is readable, cuts the bytes into events, and queues these with their subscription.
-Subscribing takes a round trip, and runs on a small thread pool.
+It cuts the bytes that come into events, and queues these with their subscription. Subscribing takes a round trip,
+and runs on another thread.
 
 | what happens to a connection | what follows |
 | --- | --- |
@@ -12,26 +12,31 @@ Subscribing takes a round trip, and runs on a small thread pool.
 | the shard's end | closed |
 """
 
+import asyncio
+import contextlib
 import logging
 import math
 import random
 import ssl
+import threading
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from botocore.eventstream import EventStreamMessage
 
 from kinesis_spout.kinesis.calls import translate
+from kinesis_spout.kinesis.io_thread import IO
 from kinesis_spout.kinesis.read.fan_out.subscribe_call import PushedEvents
-from kinesis_spout.kinesis.read.fan_out.subscription import FrameBuffer, Subscription, event_of
-from kinesis_spout.kinesis.read.socket_loop import SocketLoop
+from kinesis_spout.kinesis.read.fan_out.subscription import FrameBuffer, ShardSubscription, event_of
 from kinesis_spout.kinesis.retry_policy import Jitter
 from kinesis_spout.model.clock import Clock, SystemClock
 from kinesis_spout.model.errors import KinesisSpoutError, Unavailable
 from shard_state import Position
+
+if TYPE_CHECKING:
+    from concurrent.futures import Future
 
 RENEW_AFTER_SECONDS: Final = 270.0
 """AWS ends a subscription after 300 s. Up to a tenth sooner, so that shards subscribed together are not
@@ -41,10 +46,10 @@ AGAIN_AFTER_SECONDS: Final = 5.0
 SILENCE_SECONDS: Final = 35.0
 """AWS sends an event every few seconds, with or without records. A silent connection is dead."""
 
-_SUBSCRIBING_THREADS: Final = 8
+_SUBSCRIBING_AT_ONCE: Final = 8
 _READ_BYTES: Final = 256 * 1024
 _READS_IN_A_ROW: Final = 16
-"""Of one socket, before the others have their turn."""
+"""Reads of one socket before the others have their turn."""
 
 Subscribe = Callable[[str, Position], PushedEvents]
 """Subscribes to a shard (by id) from a position. Blocks for a round trip; raises what the call raises."""
@@ -61,22 +66,8 @@ class SubscriptionPeriods:
     silence_seconds: float = SILENCE_SECONDS
 
 
-@dataclass(slots=True, kw_only=True, eq=False)
-class _Link:
-    subscription: Subscription
-    pushed: PushedEvents | None = None
-    """None: there is no connection now."""
-    frames: FrameBuffer = field(default_factory=FrameBuffer)
-    is_read: bool = False
-    is_subscribing: bool = False
-    is_put_off: bool = False
-    """Subscribed to again when there is room."""
-    heard_at: float = 0.0
-    has_brought: bool = False
-
-
 class SubscriptionReader:
-    """Reads subscriptions. Thread-safe; its thread starts with the first one, and ends with ``close``."""
+    """Reads subscriptions. Thread-safe; it holds the I/O thread from the first one until ``close``."""
 
     def __init__(
         self,
@@ -90,222 +81,210 @@ class SubscriptionReader:
         self._periods = periods or SubscriptionPeriods()
         self._clock = clock or SystemClock()
         self._jitter = jitter
-        self._links: dict[Subscription, _Link] = {}
+        self._links: dict[ShardSubscription, _Link] = {}
         self._subscribed_at: dict[str, float] = {}
         """When each shard was last subscribed to, by any of its subscriptions."""
-        self._loop = SocketLoop("kinesis-fan-out", self._clock)
-        self._subscribers = ThreadPoolExecutor(_SUBSCRIBING_THREADS, "kinesis-subscribe")
+        self._turns = asyncio.Semaphore(_SUBSCRIBING_AT_ONCE)
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._closed = False
+        self._lock = threading.Lock()
+        """Guards the loop and ``_closed``; all else belongs to the I/O thread."""
         self.connections = 0
         self.cuts = 0
-        """How many broke, or were ended by the other side."""
+        """Connections that broke, or were ended by the other side."""
 
-    def open(self, subscription: Subscription) -> None:
+    def open(self, subscription: ShardSubscription) -> None:
         """Read a subscription from its place; also again, after it failed."""
-        self._loop.call(partial(self._opened, subscription))
+        self._call(partial(self._open, subscription))
 
-    def made_room(self, subscription: Subscription) -> None:
-        self._loop.call(partial(self._resumed, subscription))
+    def made_room(self, subscription: ShardSubscription) -> None:
+        self._call(partial(self._resume, subscription))
 
-    def drop(self, subscription: Subscription) -> None:
-        self._loop.call(partial(self._dropped, subscription))
+    def drop(self, subscription: ShardSubscription) -> None:
+        self._call(partial(self._drop, subscription))
 
     def close(self) -> None:
-        self._loop.call(self._drop_all)
-        self._loop.close()
-        self._subscribers.shutdown(wait=False, cancel_futures=True)  # a call under way closes its connection
+        """Close all connections. Idempotent."""
+        with self._lock:
+            self._closed = True
+            loop, self._loop = self._loop, None
+        if loop is not None and IO.runs(loop):
+            IO.run(self._drop_all())
+            IO.release(loop)
 
-    def _drop_all(self) -> None:
-        for subscription in list(self._links):
-            self._dropped(subscription)
+    def _call(self, function: Callable[[], None]) -> None:
+        with self._lock:
+            if self._closed:
+                return
+            if self._loop is None:
+                self._loop = IO.hold()
+            self._loop.call_soon_threadsafe(function)
 
-    # Connecting
+    # In the I/O thread
 
-    def _opened(self, subscription: Subscription) -> None:
-        if subscription.closed:
+    def _open(self, subscription: ShardSubscription) -> None:
+        link = self._links.get(subscription)
+        if subscription.closed or (link is not None and not link.task.done()):
             return
-        link = self._links.setdefault(subscription, _Link(subscription=subscription))
-        link.is_put_off = False
-        if link.pushed is None and not link.is_subscribing:
-            self._connect(link)
+        link = self._links[subscription] = _Link(subscription)
+        link.task = asyncio.get_running_loop().create_task(self._follow(link))
 
-    def _connect(self, link: _Link) -> None:
-        """Subscribe, as soon as AWS allows it."""
-        link.is_subscribing = True
-        last = self._subscribed_at.get(link.subscription.shard_id)
-        earliest = -math.inf if last is None else last + self._periods.again_after_seconds
-        if earliest > self._clock.monotonic():
-            self._loop.at(earliest, partial(self._start_to_connect, link))
-        else:
-            self._start_to_connect(link)
+    def _resume(self, subscription: ShardSubscription) -> None:
+        link = self._links.get(subscription)
+        if link is not None and not subscription.is_full:
+            link.has_room.set()
 
-    def _start_to_connect(self, link: _Link) -> None:
-        if not self._is_over(link):
-            place = link.subscription.place
-            self._subscribers.submit(self._make_connection, link, place)
-
-    def _make_connection(self, link: _Link, place: Position) -> None:
-        """Runs on the pool."""
-        try:
-            pushed = self._subscribe(link.subscription.shard_id, place)
-        except Exception as error:  # noqa: BLE001 - not hidden: the shard's reader raises it
-            failure = _meant(link.subscription, error)
-        else:
-            if not self._loop.call(partial(self._connected, link, pushed)):
-                pushed.close()
-            return
-        self._loop.call(partial(self._failed, link, failure))
-
-    def _connected(self, link: _Link, pushed: PushedEvents) -> None:
-        link.is_subscribing = False
-        now = link.heard_at = self._subscribed_at[link.subscription.shard_id] = self._clock.monotonic()
-        if self._is_over(link) or link.pushed is not None:
-            pushed.close()
-            return
-        self.connections += 1
-        link.pushed, link.frames, link.has_brought = pushed, FrameBuffer(), False
-        share = 1 - self._jitter() / 10
-        self._loop.at(now + share * self._periods.renew_after_seconds, partial(self._renew, link, pushed))
-        self._loop.at(now + self._periods.silence_seconds, partial(self._look_whether_alive, link, pushed))
-        self._look_at(link)
-        self._readable(link)
-
-    def _failed(self, link: _Link, failure: KinesisSpoutError) -> None:
-        """Give the failure to the shard's reader, which opens the subscription again."""
-        link.is_subscribing = False
-        self._disconnect(link)
-        if not self._is_over(link):
-            link.subscription.fail(failure)
-
-    def _renew(self, link: _Link, pushed: PushedEvents) -> None:
-        if link.pushed is pushed:
-            self._disconnect(link)
-            self._connect_when_there_is_room(link)
-
-    def _connect_when_there_is_room(self, link: _Link) -> None:
-        link.is_put_off = link.subscription.is_full
-        if not link.is_put_off:
-            self._connect(link)
-
-    def _is_over(self, link: _Link) -> bool:
-        return link.subscription.closed or self._links.get(link.subscription) is not link
-
-    def _dropped(self, subscription: Subscription) -> None:
+    def _drop(self, subscription: ShardSubscription) -> None:
         link = self._links.pop(subscription, None)
         if link is not None:
-            self._disconnect(link)
+            link.task.cancel()
 
-    def _disconnect(self, link: _Link) -> None:
-        if link.pushed is not None:
-            self._look_away(link)
-            link.pushed.close()
-            link.pushed = None
+    async def _drop_all(self) -> None:
+        tasks = [link.task for link in self._links.values()]
+        for subscription in list(self._links):
+            self._drop(subscription)
+        if tasks:
+            await asyncio.wait(tasks)
 
-    # Reading
-
-    def _look_at(self, link: _Link) -> None:
-        if link.pushed is not None and not link.is_read:
-            self._loop.watch(link.pushed.connection, partial(self._readable, link))
-            link.is_read = True
-
-    def _look_away(self, link: _Link) -> None:
-        if link.pushed is not None and link.is_read:
-            self._loop.unwatch(link.pushed.connection)
-            link.is_read = False
-
-    def _resumed(self, subscription: Subscription) -> None:
-        link = self._links.get(subscription)
-        if link is None or subscription.is_full:
-            return
-        if link.is_put_off:
-            link.is_put_off = False
-            self._connect(link)
-        elif link.pushed is not None and not link.is_read:
-            link.heard_at = self._clock.monotonic()
-            self._look_at(link)
-            self._readable(link)  # bytes that TLS has decrypted do not show at the socket
-
-    def _readable(self, link: _Link) -> None:
-        for _ in range(_READS_IN_A_ROW):
-            if link.pushed is None or not link.is_read:
-                return
-            try:
-                data = link.pushed.connection.recv(_READ_BYTES)
-            except (BlockingIOError, InterruptedError, ssl.SSLWantReadError):
-                return
-            except OSError as error:
-                self._cut(link, f"the connection broke: {error!r}")
-                return
-            if not data:
-                self._cut(link, "the connection ended")
-                return
-            if not self._take_in(link, data):
-                return
-        self._loop.call(partial(self._readable, link))
-
-    def _take_in(self, link: _Link, data: bytes) -> bool:
-        """Queue the complete events; False if the connection is no longer read."""
-        assert link.pushed is not None
-        subscription, pushed = link.subscription, link.pushed
-        link.heard_at = self._clock.monotonic()
+    async def _follow(self, link: "_Link") -> None:
+        """Keep a subscription connected until the shard's end, or an error, which the shard's reader gets."""
+        subscription = link.subscription
         try:
-            frames = link.frames.feed(pushed.body_in(data))
-        except Unavailable as error:
-            self._cut(link, str(error))
-            return False
-        for frame in frames:
-            failure = _take_in(link, frame)
-            if failure is not None:
-                self._failed(link, failure)
-                return False
-        if subscription.at_end:
-            self._dropped(subscription)
-        elif pushed.ended:
-            self._cut(link, "the subscription ended")
-        elif subscription.is_full:
-            self._look_away(link)
-        else:
-            return True
-        return False
+            while not (subscription.closed or subscription.at_end):
+                await link.room()
+                with contextlib.closing(await self._connected(subscription)) as pushed:
+                    await self._read(link, pushed)
+        except Exception as error:  # noqa: BLE001 - not hidden: the shard's reader raises it
+            subscription.fail(_meant(subscription, error))
 
-    def _cut(self, link: _Link, why: str) -> None:
-        """Continue from the place with another connection; one that brought nothing is a failure."""
-        self.cuts += 1
+    async def _connected(self, subscription: ShardSubscription) -> PushedEvents:
+        """Subscribe, as soon as AWS allows it."""
+        shard_id, now = subscription.shard_id, self._clock.monotonic()
+        earliest = self._subscribed_at.get(shard_id, -math.inf) + self._periods.again_after_seconds
+        await asyncio.sleep(max(0.0, earliest - now))
+        async with self._turns:
+            subscribing = IO.submit(partial(self._subscribe, shard_id, subscription.place))
+            try:
+                pushed = await asyncio.wrap_future(subscribing)
+            except asyncio.CancelledError:
+                subscribing.add_done_callback(_close_pushed)
+                raise
+        self._subscribed_at[shard_id] = self._clock.monotonic()
+        self.connections += 1
+        return pushed
+
+    async def _read(self, link: "_Link", pushed: PushedEvents) -> None:
+        """Read a connection until another one is due. Raises KinesisSpoutError: it brought one, or nothing."""
         shard_id = link.subscription.shard_id
-        self._disconnect(link)
-        if link.has_brought:
-            _log.debug("subscription to shard %r: %s; it is subscribed to again", shard_id, why)
-            self._connect_when_there_is_room(link)
-        else:
-            self._failed(
-                link,
-                Unavailable(f"SubscribeToShard of {shard_id!r} brought no event before it was over: {why}"),
-            )
-
-    def _look_whether_alive(self, link: _Link, pushed: PushedEvents) -> None:
-        if link.pushed is not pushed:
+        link.begin(pushed)
+        try:
+            async with asyncio.timeout((1 - self._jitter() / 10) * self._periods.renew_after_seconds):
+                await self._read_on(link)
+        except TimeoutError:
             return
-        now, silence_seconds = self._clock.monotonic(), self._periods.silence_seconds
-        if link.is_read and link.heard_at + silence_seconds <= now:
-            self._cut(link, f"nothing came for {silence_seconds:g} s")
-            return
-        since = link.heard_at if link.is_read else now
-        self._loop.at(since + silence_seconds, partial(self._look_whether_alive, link, pushed))
+        except _Cut as cut:
+            self.cuts += 1
+            if not link.has_brought:
+                raise Unavailable(
+                    f"SubscribeToShard of {shard_id!r} brought no event before it was over: {cut}"
+                ) from cut
+            _log.debug("subscription to shard %r: %s; it is subscribed to again", shard_id, cut)
+
+    async def _read_on(self, link: "_Link") -> None:
+        data = link.pushed.begun_with
+        while True:
+            if data:
+                link.take_in(data, self._clock.monotonic())
+            if link.subscription.at_end:
+                return
+            if link.pushed.ended:
+                raise _Cut("the subscription ended")
+            await link.room()
+            data = await link.received(self._periods.silence_seconds)
 
 
-def _take_in(link: _Link, frame: EventStreamMessage) -> KinesisSpoutError | None:
-    """Queue the event in a frame; returns the error of an error frame."""
-    subscription = link.subscription
-    try:
+class _Cut(Exception):  # noqa: N818 - mostly no error: connections end
+    """Raised when a connection is over."""
+
+
+class _Link:
+    """A subscription and its present connection. Mutable, for the I/O thread."""
+
+    task: "asyncio.Task[None]"
+    pushed: PushedEvents
+
+    def __init__(self, subscription: ShardSubscription) -> None:
+        self.subscription = subscription
+        self.has_room = asyncio.Event()
+        self.has_brought = False
+        """True once the connection brought an event."""
+
+    def begin(self, pushed: PushedEvents) -> None:
+        self.pushed = pushed
+        self.has_brought = False
+        self._frames = FrameBuffer()
+        self._reads = 0
+
+    async def room(self) -> None:
+        """Wait until there is room in the subscription's queue."""
+        while self.subscription.is_full:
+            self.has_room.clear()
+            if self.subscription.is_full:
+                await self.has_room.wait()
+
+    async def received(self, silence_seconds: float) -> bytes:
+        """Return what comes next. Raises _Cut if nothing will."""
+        self._reads += 1
+        if self._reads % _READS_IN_A_ROW == 0:
+            await asyncio.sleep(0)
+        while True:
+            try:
+                data = self.pushed.connection.recv(_READ_BYTES)
+            except (BlockingIOError, InterruptedError, ssl.SSLWantReadError):
+                await self._until_readable(silence_seconds)
+            except OSError as error:
+                raise _Cut(f"the connection broke: {error!r}") from error
+            else:
+                if data:
+                    return data
+                raise _Cut("the connection ended")
+
+    async def _until_readable(self, silence_seconds: float) -> None:
+        self._reads = 0
+        loop, readable = asyncio.get_running_loop(), asyncio.Event()
+        descriptor = self.pushed.connection.fileno()
+        loop.add_reader(descriptor, readable.set)
+        try:
+            async with asyncio.timeout(silence_seconds):
+                await readable.wait()
+        except TimeoutError as error:
+            raise _Cut(f"nothing came for {silence_seconds:g} s") from error
+        finally:
+            loop.remove_reader(descriptor)
+
+    def take_in(self, data: bytes, now: float) -> None:
+        """Queue the complete events. Raises what an error frame says, or _Cut for damaged bytes."""
+        try:
+            frames = self._frames.feed(self.pushed.body_in(data))
+        except Unavailable as error:
+            raise _Cut(str(error)) from error
+        for frame in frames:
+            self._take_in(frame, now)
+
+    def _take_in(self, frame: EventStreamMessage, now: float) -> None:
+        subscription = self.subscription
         event = event_of(frame, f"SubscribeToShard of shard {subscription.shard_id!r}")
         if event is not None:
-            link.has_brought = True
-            subscription.take_in(event, len(frame.payload), link.heard_at)
-    except Exception as error:  # noqa: BLE001 - not hidden: the shard's reader raises it
-        return _meant(subscription, error)
-    return None
+            self.has_brought = True
+            subscription.take_in(event, len(frame.payload), now)
 
 
-def _meant(subscription: Subscription, error: Exception) -> KinesisSpoutError:
+def _close_pushed(subscribing: "Future[PushedEvents]") -> None:
+    if not subscribing.cancelled() and subscribing.exception() is None:
+        subscribing.result().close()
+
+
+def _meant(subscription: ShardSubscription, error: Exception) -> KinesisSpoutError:
     if isinstance(error, KinesisSpoutError):
         return error
     return translate(error, f"Reading the subscription to shard {subscription.shard_id!r}")

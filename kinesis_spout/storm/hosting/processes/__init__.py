@@ -1,4 +1,4 @@
-"""Who owns the processes of components, and leases them: this process, or the host process of the machine.
+"""The owners of components' processes, which lease them: this process, or the host process of the machine.
 
 What is said to them is in the folder above. Begin with ``children``, on Spark with ``hosted_children``.
 """

@@ -30,18 +30,18 @@ from kinesis_spout.model.directories import check_private
 from kinesis_spout.model.errors import InvalidConfig
 
 END_SECONDS: Final = 2.0
-"""How long a child may take to end, after its input has ended."""
+"""The time that a child may take to end, after its input has ended."""
 
 _DEATH_SECONDS: Final = 0.5
-"""How long after its output a process may end."""
+"""The time within which a process ends after its output."""
 _TAIL_BYTES: Final = 8 * 1024
 _SHOWN_CHARACTERS: Final = 600
-"""Of standard error, in the reason of a failure, where there is little room. All that is kept goes to the log."""
+"""Standard error in the reason of a failure, where there is little room. All that is kept goes to the log."""
 _GUARD: Final = f'read _ || {{ sleep {END_SECONDS:g}; kill -s KILL -- "-$0"; }}'
 """For the shell, with the group's number: its input ends without a line when this process has died."""
 _PIPE_BYTES: Final = 1024 * 1024
 _SECRETS: Final = ("PYTHON_WORKER_FACTORY_SECRET", "PYTHON_WORKER_FACTORY_SOCK_PATH")
-"""What Spark tells its Python workers only."""
+"""Variables that only Spark's Python workers may know."""
 
 
 _log = logging.getLogger(__name__)
@@ -50,7 +50,7 @@ _log = logging.getLogger(__name__)
 class ChildSettings(msgspec.Struct, frozen=True, kw_only=True):
     command: tuple[str, ...]
     resources: str | None = None
-    """What it runs in, for ``find_resources`` on the machine where it is started. None: where its owner runs."""
+    """Its folder, for ``find_resources`` on the machine where it is started. None: that of its owner."""
     environment: dict[str, str] = {}
 
 

@@ -27,14 +27,14 @@ UNUSED_SECONDS: Final = 300.0
 """A child of another run of the topology ends after this long without a lease."""
 
 _TICK_SECONDS: Final = 0.05
-"""How often a back-off looks at the clock."""
+"""The time between two looks of a back-off at the clock."""
 _log = logging.getLogger(__name__)
 
 
 class ChildKey(msgspec.Struct, frozen=True, kw_only=True):
     topology: str
     run: str
-    """Which run of the topology: a new one begins with new children."""
+    """The run of the topology: a new one begins with new children."""
     spout: str = ""
     """The spout whose tuples it gets, where each spout of a topology has its own bolts."""
     component: str
@@ -53,7 +53,7 @@ class Lease(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     stdout: int
     """Descriptors to write to and read from, non-blocking; of the process that has the lease."""
     distant: DistantPipes | None = None
-    """Where the child is on another machine: in place of the descriptors."""
+    """Set for a child on another machine, in place of the descriptors."""
     pid_folder: str
     is_fresh: bool
     """It was just started: the hand-shake is due."""

@@ -34,20 +34,20 @@ from kinesis_spout.storm.hosting.processes.host_socket import (
     Answer,
     AskLease,
     AskMachine,
-    Done,
-    Exchange,
     Exchanged,
     Greet,
     Greeted,
     Greeting,
     Invalid,
+    LeaseAnswer,
+    PipeExchange,
     Request,
     receive_request,
     send,
 )
 
 LINGER_SECONDS: Final = 5.0
-"""How long it stays without an executor: between two, and before the first worker has greeted."""
+"""The time it stays without an executor: between two, and before the first worker has greeted."""
 USED_LINGER_SECONDS: Final = 60.0
 """The same while workers of other machines are connected: Spark starts another executor for one that was lost."""
 
@@ -155,8 +155,8 @@ class HostServer:
         assert not isinstance(request, AskMachine), "which is for the driver"
         lease, pipes = held.get(request.key, (None, None))
         if lease is None or pipes is None or lease.number != request.number:
-            return Done(words="its lease was over"), ()
-        if isinstance(request, Exchange):
+            return LeaseAnswer(words="its lease was over"), ()
+        if isinstance(request, PipeExchange):
             return _exchanged(request, pipes), ()
         words = ""
         if isinstance(request, Greeted):
@@ -167,7 +167,7 @@ class HostServer:
                 words = self._children.discard(lease, is_proven=request.is_proven)
             else:
                 self._children.release(lease, is_proven=request.is_proven)
-        return Done(words=words), ()
+        return LeaseAnswer(words=words), ()
 
     def _lease(self, request: AskLease, held: _Held) -> tuple[Answer, tuple[int, ...]]:
         try:
@@ -200,7 +200,7 @@ class HostServer:
             return Greeting(machine=self._machine)
 
 
-def _exchanged(request: Exchange, pipes: PipesHere) -> Exchanged:
+def _exchanged(request: PipeExchange, pipes: PipesHere) -> Exchanged:
     written = pipes.write(request.data) if request.data else 0
     data = pipes.read(request.wait_seconds, waits_for_room=request.waits_for_room)
     return Exchanged(written=None if pipes.is_input_closed else written, data=data)

@@ -5,7 +5,7 @@ tuples do not pass through the host process. Its socket is in a folder that only
 worker that finds none starts it: one, however many workers need it at the same time.
 
 A worker of another machine comes over TCP, and proves that it knows the application's key. It has no
-descriptors: it asks the host process to write and to read (``Exchange``). In the same way it asks the driver
+descriptors: it asks the host process to write and to read (``PipeExchange``). In the same way it asks the driver
 which machine a child is on (``AskMachine``; see ``placement``).
 """
 
@@ -70,7 +70,7 @@ class AskLease(_Message, frozen=True):
 
 
 class Greeted(_AboutLease, frozen=True):
-    """The child has answered the hand-shake. Answered by ``Done``, like the following."""
+    """The child has answered the hand-shake. Answered by ``LeaseAnswer``, like the following."""
 
 
 class GiveBack(_AboutLease, frozen=True):
@@ -78,7 +78,7 @@ class GiveBack(_AboutLease, frozen=True):
     has_failed: bool
 
 
-class Exchange(_AboutLease, frozen=True):
+class PipeExchange(_AboutLease, frozen=True):
     """Write to a child, then wait until it has written something, and read. Answered by ``Exchanged``."""
 
     data: bytes = b""
@@ -112,7 +112,7 @@ class Exchanged(_Message, frozen=True):
     """What was read, maybe nothing; None: there will be nothing more."""
 
 
-class Done(_Message, frozen=True):
+class LeaseAnswer(_Message, frozen=True):
     words: str = ""
 
 
@@ -120,8 +120,8 @@ class OnMachine(_Message, frozen=True):
     machine: Machine
 
 
-Request = Greet | AskLease | Greeted | GiveBack | Exchange | AskMachine
-Answer = Greeting | Lease | NotYet | Invalid | Done | Exchanged | OnMachine
+Request = Greet | AskLease | Greeted | GiveBack | PipeExchange | AskMachine
+Answer = Greeting | Lease | NotYet | Invalid | LeaseAnswer | Exchanged | OnMachine
 
 _encoder: Final = msgspec.msgpack.Encoder()
 _requests: Final = msgspec.msgpack.Decoder(Request)

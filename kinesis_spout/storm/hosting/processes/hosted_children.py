@@ -27,13 +27,13 @@ from kinesis_spout.storm.hosting.processes.host_socket import (
     Answer,
     AskLease,
     AskMachine,
-    Done,
-    Exchange,
     Exchanged,
     GiveBack,
     Greet,
     Greeted,
     Invalid,
+    LeaseAnswer,
+    PipeExchange,
     Request,
     connect_here,
     receive_answer,
@@ -42,7 +42,7 @@ from kinesis_spout.storm.hosting.processes.host_socket import (
 from kinesis_spout.storm.hosting.processes.placement import PlacementAddress
 
 _ANSWER_SECONDS: Final = 20.0
-"""How long a host process of another machine may take for an answer, beyond the time that it should wait."""
+"""The time that a host process of another machine may take for an answer, beyond the one it should wait."""
 _log = logging.getLogger(__name__)
 
 
@@ -108,7 +108,7 @@ class HostedChildren:
     def _give_back(self, lease: Lease, *, is_proven: bool, has_failed: bool) -> str:
         request = GiveBack(key=lease.key, number=lease.number, is_proven=is_proven, has_failed=has_failed)
         answer, _ = self._drop(lease).ask(request)
-        assert isinstance(answer, Done)
+        assert isinstance(answer, LeaseAnswer)
         return answer.words
 
     def _drop(self, lease: Lease) -> "_Host":
@@ -198,7 +198,7 @@ class _Host:
         wait_seconds: float,
         waits_for_room: bool,  # noqa: FBT001
     ) -> tuple[int | None, bytes | None]:
-        request = Exchange(
+        request = PipeExchange(
             key=lease.key,
             number=lease.number,
             data=data,

@@ -1,4 +1,4 @@
-"""Which machine runs the shell processes of which task: the driver knows it, and answers their workers.
+"""Placement of shell processes on machines, by task: the driver knows it, and answers workers.
 
 Spark runs a task on any machine, another one in each micro-batch. The process of a shell bolt's task stays on
 one: the first machine that asks for a task gets it, and a worker that runs the task elsewhere sends its
@@ -38,7 +38,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlacementAddress:
-    """Where the driver answers; travels to the executors. No msgspec type: no encoder writes the key by chance."""
+    """The driver's address; travels to the executors. No msgspec type: no encoder writes the key by chance."""
 
     host: str
     port: int

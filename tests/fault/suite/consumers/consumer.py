@@ -22,9 +22,9 @@ import msgspec
 
 from kinesis_spout.consumer.open_ports import open_ports
 from kinesis_spout.model.clock import SystemClock
-from kinesis_spout.model.dead_letter import DeadLetter
 from kinesis_spout.model.errors import DeadLetterError
 from kinesis_spout.model.handler import Reject
+from kinesis_spout.model.record import DeadLetter
 from kinesis_spout.monitoring import doors, server
 from kinesis_spout.monitoring.consumer_look import Life
 from kinesis_spout.monitoring.health import Reason, not_alive
@@ -208,7 +208,7 @@ def break_livez() -> None:
     def asks_zookeeper(lives: Iterable[Life], awake_seconds: float = inf) -> list[Reason]:
         found = list(lives)
         consumers = [
-            watch.consumer for each in doors._servers.values() for watch in each.sources._all_watches()
+            watch.consumer for each, _ in doors._servers.values() for watch in each.sources._all_watches()
         ]
         uncertain = [
             Reason(app=each.config.app, stream=each.stream, text="ZooKeeper does not answer")

@@ -29,7 +29,7 @@ from tests.support.kinesis.unkind.behaviours import (
 from tests.support.kinesis.unkind.controls import Controls
 from tests.support.kinesis.unkind.operations import Operations
 from tests.support.kinesis.unkind.sending import Peer, send_unkindly
-from tests.support.kinesis.unkind.subscriptions import Subscriptions
+from tests.support.kinesis.unkind.subscriptions import Begin, Subscriptions
 
 JSON: Final = "application/x-amz-json-1.1"
 CONTROL: Final = "/unkind"
@@ -66,12 +66,12 @@ class Request(NamedTuple):
 class Server:
     """Mutable. One for each port of a process."""
 
-    def __init__(self, account: Account, *, is_kind: bool) -> None:
+    def __init__(self, account: Account, *, is_kind: bool, begin: Begin | None = None) -> None:
         self.account = account
         self._is_kind = is_kind
         self.table = Table()
         self.operations = Operations(self.account, self.table)
-        self.subscriptions = Subscriptions(self.operations)
+        self.subscriptions = Subscriptions(self.operations, begin)
         self.calls: Counter[str] = Counter()
         self.seen: deque[dict[str, Any]] = deque(maxlen=_REMEMBERED)
         self._connections = 0
@@ -95,6 +95,9 @@ class Server:
 
     async def _answer(self, request: Request, peer: Peer, connection: int) -> bool:
         """Answer a request; False if the connection takes no more."""
+        if request.method == "CONNECT":  # it is no proxy
+            await peer.send(self._whole(501, b""))
+            return False
         if request.target == CONTROL:
             status, document = self.controls.answer(request.body)
             await peer.send(self._whole(status, json.dumps(document).encode()))

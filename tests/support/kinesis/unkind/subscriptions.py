@@ -6,16 +6,17 @@ and the old one is told so. It ends after 300 s, and at the end of the shard.
 
 import asyncio
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
-from tests.support.kinesis.fan_out.frames import chunk, event_frame, exception_frame, initial_response
-from tests.support.kinesis.unkind.account import AwsError, Shard, Stream
+from tests.support.kinesis.unkind.account import Account, AwsError, Stream
 from tests.support.kinesis.unkind.behaviours import EVENT, Behaviour, Call
+from tests.support.kinesis.unkind.frames import chunk, event_frame, exception_frame, initial_response
 from tests.support.kinesis.unkind.operations import Operations, told_error
 from tests.support.kinesis.unkind.sending import Peer
 
-_RECORDS_AN_EVENT: Final = 1_000
+RECORDS_AN_EVENT: Final = 1_000
 _AGAIN_SECONDS: Final = 5.0
 _OF_EVENTS: Final = (Behaviour.CUT, Behaviour.RESET, Behaviour.CORRUPT, Behaviour.SLOW, Behaviour.ENDED)
 _END: Final = b"0\r\n\r\n"
@@ -25,15 +26,68 @@ _HEAD: Final = (
 )
 
 
+IN_TIME: Final = "subscriptions ended in time"
+IN_USE: Final = "subscriptions refused as in use"
+
+
+class Cursor(Protocol):
+    """Where a subscription is in its shard."""
+
+    @property
+    def is_gone(self) -> bool:
+        """Whether retention has removed the shard."""
+
+    def read(self) -> tuple[dict[str, Any], bool]:
+        """Give the next event, perhaps without records, and whether the shard ends with it. Raises AwsError."""
+
+
+Begin = Callable[[Stream, dict[str, Any]], Cursor]
+"""Finds where a request to subscribe begins. Raises AwsError."""
+
+
+class AccountCursor:
+    """A shard of the account. Mutable."""
+
+    def __init__(self, account: Account, stream: Stream, request: dict[str, Any]) -> None:
+        start = request["StartingPosition"]
+        self._account, self._stream = account, stream
+        self._shard = account.shard(stream, request["ShardId"])
+        self._number = account.start(
+            stream, self._shard, start["Type"], start.get("SequenceNumber"), start.get("Timestamp")
+        )
+
+    @property
+    def is_gone(self) -> bool:
+        return self._shard.is_gone
+
+    def read(self) -> tuple[dict[str, Any], bool]:
+        page = self._account.page(self._shard, self._number, RECORDS_AN_EVENT)
+        reply = self._account.reply(self._stream, self._shard, self._number, page)
+        if page:
+            self._number = page[-1]["number"] + 1
+        return event_of(reply, str(self._shard.number_before(self._number)))
+
+
+def event_of(reply: dict[str, Any], continuation: str | None) -> tuple[dict[str, Any], bool]:
+    """Make an event of what GetRecords answers; tell whether the shard ends with it."""
+    is_last = not reply.get("NextShardIterator")
+    event = {
+        "Records": reply["Records"],
+        "ContinuationSequenceNumber": None if is_last else continuation,
+        "MillisBehindLatest": reply.get("MillisBehindLatest"),
+        "ChildShards": reply.get("ChildShards") if is_last else None,
+    }
+    return event, is_last
+
+
 @dataclass(kw_only=True, eq=False)
 class Subscription:
     """One under way. Mutable."""
 
-    stream: Stream
-    shard: Shard
+    stream: str
+    shard_id: str
     consumer: dict[str, Any]
-    number: int
-    """Of the next record."""
+    cursor: Cursor
     begun: float
     """Monotonic."""
     is_taken_over: bool = False
@@ -49,52 +103,62 @@ class Subscriptions:
     poll_seconds: float
     heartbeat_seconds: float
 
-    def __init__(self, operations: Operations) -> None:
+    has_initial_response: float
+    """AWS sends one, kinesis-mock does not."""
+    refuses_within: float
+    """Whether why a subscription is refused is said in a stream, as kinesis-mock does."""
+
+    def __init__(self, operations: Operations, begin: Begin | None = None) -> None:
         self._operations = operations
-        self._account = operations.account
         self._table = operations.table
+        self._begin = begin or (lambda *asked: AccountCursor(operations.account, *asked))
         self._under_way: dict[tuple[str, str], Subscription] = {}
         self._begun_at: dict[tuple[str, str], float] = {}
+        self.granted: list[dict[str, Any]] = []
+        """The requests."""
         self.reset()
 
     def reset(self) -> None:
-        self.set(again_after_seconds=0.0, lasts_seconds=300.0, poll_seconds=0.01, heartbeat_seconds=0.05)
+        self.granted.clear()
+        self.set(
+            again_after_seconds=0.0,
+            lasts_seconds=300.0,
+            poll_seconds=0.01,
+            heartbeat_seconds=0.05,
+            has_initial_response=True,
+            refuses_within=False,
+        )
 
     def set(self, **settings: float) -> None:
         """Set AWS' 5 s and 300 s, how often the stream is looked at, and how often an empty event is sent."""
         self.__dict__.update(settings)
 
+    @property
+    def under_way(self) -> list[Subscription]:
+        return list(self._under_way.values())
+
     def take_over(self, shard_id: str | None) -> int:
         """End subscriptions as if another member had subscribed; returns how many."""
-        found = [each for each in self._under_way.values() if shard_id in {None, each.shard.id}]
+        found = [each for each in self.under_way if shard_id in {None, each.shard_id}]
         for each in found:
             each.is_taken_over = True
         return len(found)
 
     def is_caught_up(self, stream: str, shard_id: str) -> bool:
-        wanted = stream, shard_id
-        found = [each for each in self._under_way.values() if (each.stream.name, each.shard.id) == wanted]
+        found = [each for each in self.under_way if (each.stream, each.shard_id) == (stream, shard_id)]
         return bool(found) and all(each.is_caught_up for each in found)
 
     async def serve(self, call: Call, region: str, request: dict[str, Any], peer: Peer) -> bool:
         """Push until it ends; the connection takes no more then. Raises AwsError if it is refused."""
-        operations, account = self._operations, self._account
-        operations.refuse(call)
-        stream, consumer = operations.consumer(region, request)
-        if consumer["ConsumerStatus"] != "ACTIVE":
-            raise AwsError("ResourceInUseException", f"Consumer {consumer['ConsumerName']} is not ACTIVE.")
-        shard, start = account.shard(stream, request["ShardId"]), request["StartingPosition"]
-        number = account.start(
-            stream, shard, start["Type"], start.get("SequenceNumber"), start.get("Timestamp")
-        )
-        key = consumer["ConsumerARN"], shard.id
-        self._check_again(call, key)
-        begun = self._begun_at[key] = time.monotonic()
-        subscription = self._under_way[key] = Subscription(
-            stream=stream, shard=shard, consumer=consumer, number=number, begun=begun
-        )
         try:
-            await peer.send(_HEAD + chunk(initial_response()))
+            key, subscription = self._granted(call, region, request)
+        except AwsError as error:
+            if not self.refuses_within:
+                raise
+            await peer.send(_HEAD + chunk(exception_frame(error.code, str(error))) + _END)
+            return False
+        try:
+            await peer.send(_HEAD + (chunk(initial_response()) if self.has_initial_response else b""))
             last = await self._push(call._replace(operation=EVENT), subscription, peer)
             if last is not None:
                 await peer.send(last + _END)
@@ -103,6 +167,23 @@ class Subscriptions:
                 del self._under_way[key]
         return False
 
+    def _granted(
+        self, call: Call, region: str, request: dict[str, Any]
+    ) -> tuple[tuple[str, str], Subscription]:
+        self._operations.refuse(call)
+        stream, consumer = self._operations.consumer(region, request)
+        if consumer["ConsumerStatus"] != "ACTIVE":
+            raise AwsError("ResourceInUseException", f"Consumer {consumer['ConsumerName']} is not ACTIVE.")
+        cursor = self._begin(stream, request)
+        key = consumer["ConsumerARN"], request["ShardId"]
+        self._check_again(call, key)
+        begun = self._begun_at[key] = time.monotonic()
+        subscription = self._under_way[key] = Subscription(
+            stream=stream.name, shard_id=key[1], consumer=consumer, cursor=cursor, begun=begun
+        )
+        self.granted.append(request)
+        return key, subscription
+
     def _check_again(self, call: Call, key: tuple[str, str]) -> None:
         """Refuse another subscription so soon; later it takes over."""
         limits = self._table.is_on(call, Behaviour.LIMITS)
@@ -110,6 +191,7 @@ class Subscriptions:
         if time.monotonic() - self._begun_at.get(key, -1e9) < again_after:
             if limits is not None:
                 self._table.count(limits)
+            self._table.happened[IN_USE] += 1
             raise AwsError("ResourceInUseException", "Another active subscription exists for this consumer.")
         old = self._under_way.get(key)
         if old is not None:
@@ -121,17 +203,17 @@ class Subscriptions:
         while not peer.is_gone:
             if (why := self._over(subscription)) is not None:
                 return why
-            shard = subscription.shard
-            page = self._account.page(shard, subscription.number, _RECORDS_AN_EVENT)
-            reply = self._account.reply(subscription.stream, shard, subscription.number, page)
-            is_last = "NextShardIterator" not in reply
+            try:
+                event, is_last = subscription.cursor.read()
+            except AwsError as told:
+                is_silent = told.code == "ExpiredIteratorException"
+                return b"" if is_silent else chunk(exception_frame(told.code, str(told)))
+            page = event["Records"]
             if page or is_last or time.monotonic() - sent_at >= self.heartbeat_seconds:
                 error = self._table.drawn(call, Behaviour.ERROR)
                 if error is not None:
                     return chunk(exception_frame(told_error(error).code))
-                if page:
-                    subscription.number = page[-1]["number"] + 1
-                if not await self._send(call, event_frame(_event(subscription, reply)), peer):
+                if not await self._send(call, event_frame(event), peer):
                     return None
                 sent_at = time.monotonic()
                 subscription.is_caught_up = not page
@@ -145,9 +227,12 @@ class Subscriptions:
         """Say why a stream is over, as it is told in it; None: it is not."""
         if subscription.is_taken_over:
             return chunk(exception_frame("ResourceInUseException"))
-        if subscription.shard.is_gone or subscription.consumer["ConsumerStatus"] == "DELETING":
+        if subscription.cursor.is_gone or subscription.consumer["ConsumerStatus"] == "DELETING":
             return chunk(exception_frame("ResourceNotFoundException"))
-        return b"" if time.monotonic() - subscription.begun > self.lasts_seconds else None
+        if time.monotonic() - subscription.begun <= self.lasts_seconds:
+            return None
+        self._table.happened[IN_TIME] += 1
+        return b""
 
     async def _send(self, call: Call, event: bytes, peer: Peer) -> bool:
         """Send an event; False if the stream ended with it."""
@@ -173,14 +258,3 @@ class Subscriptions:
             await peer.send(whole[first : first + 7])
             await asyncio.sleep(0)
         return True
-
-
-def _event(subscription: Subscription, reply: dict[str, Any]) -> dict[str, Any]:
-    is_last = "NextShardIterator" not in reply
-    continuation = subscription.shard.number_before(subscription.number)
-    return {
-        "Records": reply["Records"],
-        "ContinuationSequenceNumber": None if is_last else str(continuation),
-        "MillisBehindLatest": reply["MillisBehindLatest"],
-        "ChildShards": reply.get("ChildShards"),
-    }

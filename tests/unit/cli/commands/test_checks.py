@@ -18,7 +18,6 @@ from kinesis_spout.model.errors import (
 from kinesis_spout.operations.stored_progress import StoredProgress
 from kinesis_spout.operations.world import World
 from kinesis_spout.settings import SpoutConfig
-from tests.unit.cli.commands.test_run import refuses_to_start
 from tests.unit.cli.fake_world import SETTINGS, FakeWorld
 
 
@@ -101,9 +100,8 @@ def test_dead_letters_need_a_place_that_is_known() -> None:
     [(StoreUnavailable("nobody answers"), 4), (DeadLetterError("no room"), 6)],
 )
 def test_what_would_end_the_start_is_refused_before_spark_starts(
-    monkeypatch: pytest.MonkeyPatch, problem: KinesisSpoutError, exit_code: int
+    problem: KinesisSpoutError, exit_code: int
 ) -> None:
-    monkeypatch.setattr("kinesis_spout.cli.runs.spark_session.start_spark", refuses_to_start)
     world = FakeWorld()
     world.problem = problem
     _, err = world.call("run", "json:loads", *SETTINGS, exit_code=exit_code)
@@ -111,27 +109,17 @@ def test_what_would_end_the_start_is_refused_before_spark_starts(
 
 
 @pytest.mark.parametrize("door", ["--arrow", "--dataframe"])
-def test_an_order_that_the_door_cannot_keep_is_refused_before_spark_starts(
-    monkeypatch: pytest.MonkeyPatch, door: str
+@pytest.mark.parametrize(
+    ("option", "value", "expected"), [("--order", "key", "unordered"), ("--concurrency", "8", "1")]
+)
+def test_what_the_door_does_not_have_is_refused_before_spark_starts(
+    door: str, option: str, value: str, expected: str
 ) -> None:
-    monkeypatch.setattr("kinesis_spout.cli.runs.spark_session.start_spark", refuses_to_start)
-    _, err = FakeWorld().call("run", "json:loads", door, "--order", "key", *SETTINGS, exit_code=2)
-    assert f"--order: expected unordered with {door}, got 'key'" in err
+    _, err = FakeWorld().call("run", "json:loads", door, option, value, *SETTINGS, exit_code=2)
+    assert f"{option}: expected {expected} with {door}, got {value}" in err.replace("'", "")
 
 
-@pytest.mark.parametrize("door", ["--arrow", "--dataframe"])
-def test_a_concurrency_that_the_door_does_not_have_is_refused_before_spark_starts(
-    monkeypatch: pytest.MonkeyPatch, door: str
-) -> None:
-    monkeypatch.setattr("kinesis_spout.cli.runs.spark_session.start_spark", refuses_to_start)
-    _, err = FakeWorld().call("run", "json:loads", door, "--concurrency", "8", *SETTINGS, exit_code=2)
-    assert f"--concurrency: expected 1 with {door}, got 8" in err
-
-
-def test_a_guarantee_that_spark_cannot_give_is_refused_before_it_starts(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr("kinesis_spout.cli.runs.spark_session.start_spark", refuses_to_start)
+def test_a_guarantee_that_spark_cannot_give_is_refused_before_it_starts() -> None:
     asked = ("run", "json:loads", "--guarantee", "at_most_once", *SETTINGS)
     _, err = FakeWorld().call(*asked, exit_code=2)
     assert "--guarantee: expected at_least_once or none on Spark, got 'at_most_once'" in err

@@ -6,8 +6,8 @@ from contextlib import contextmanager
 
 import pytest
 
-from kinesis_spout.model.dead_letter import DeadLetter
 from kinesis_spout.model.errors import StoreUnavailable
+from kinesis_spout.model.record import DeadLetter
 from kinesis_spout.operations.stored_progress import StoredProgress
 from kinesis_spout.settings import SpoutConfig
 from tests.support.consumer.letters import LETTER, letter

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from kinesis_spout.operations.applications import UNNAMED
 from kinesis_spout.operations.doctor import Condition, Finding
+from kinesis_spout.operations.watch.applications import UNNAMED
 from kinesis_spout.settings import SpoutConfig
 from tests.support.terminals import a_terminal
 from tests.unit.cli.fake_world import SETTINGS, FakeWorld
@@ -44,7 +44,7 @@ def test_findings_are_lines_with_what_to_do_below(asked: dict[str, Any]) -> None
         "                                  next: set PYSPARK_PYTHON",
         "not known  may put records        this endpoint does not know DryRun",
     ]
-    assert (asked["stream"], asked["app"]) == (True, True)
+    assert asked["stream"]
 
 
 def test_something_that_is_missing_is_an_exit_code(asked: dict[str, Any]) -> None:
@@ -66,10 +66,10 @@ def test_programs_get_json(asked: dict[str, Any]) -> None:
 
 def test_neither_stream_nor_application_need_be_given(asked: dict[str, Any]) -> None:
     FakeWorld().call("doctor", "--zookeeper", "a:2181")
-    assert (asked["stream"], asked["app"]) == (False, False)
+    assert not asked["stream"]
     assert asked["config"].stream == UNNAMED
     FakeWorld().call("doctor", "--stream", "orders")
-    assert (asked["stream"], asked["app"]) == (True, False)
+    assert asked["stream"]
 
 
 @pytest.mark.usefixtures("asked")

@@ -1,7 +1,5 @@
 """``members`` says who shares the shards, and takes one out; ``shards`` shows them too."""
 
-from kinesis_spout.operations.doctor import Condition, owners
-from kinesis_spout.settings import SpoutConfig
 from shard_state import Assignment, GroupMember, MemberMode
 from tests.unit.cli.fake_world import SETTINGS, FakeWorld
 
@@ -116,17 +114,3 @@ def test_a_candidate_whose_plan_still_has_a_member_that_is_gone_does_not_lead_ye
     out, err = world.call("members", "list", *SETTINGS)
     assert out.splitlines()[1].split()[:4] == ["one", "is", "to", "lead"]
     assert err.startswith("no member leads now")
-
-
-def test_the_doctor_says_which_shards_nobody_reads_although_members_are_alive() -> None:
-    world, config = FakeWorld(), SpoutConfig.of(stream="orders", app="billing")
-    assert list(owners(world, config)) == [], "the application has not begun"
-    group_of(world)
-    (finding,) = owners(world, config)
-    assert finding.condition is Condition.MISSING
-    second = world.shard_ids[1]
-    text = f"1 of 2 shards have none, {second} for one, although 2 members are alive; one leads"
-    assert finding.text == text
-    world.store(world.consumer("two"), second)
-    (finding,) = owners(world, config)
-    assert (finding.condition, finding.text) == (Condition.OK, "all have one")

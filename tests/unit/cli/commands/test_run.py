@@ -6,6 +6,7 @@ import re
 import signal
 import sys
 import threading
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,19 +15,19 @@ import pytest
 from py4j.protocol import Py4JNetworkError
 
 from kinesis_spout.cli.commands.run import find_handler
-from kinesis_spout.cli.runs.goal import Goal
-from kinesis_spout.cli.runs.progress_views import open_view
-from kinesis_spout.cli.runs.snapshot import Reading
+from kinesis_spout.cli.runs.progress_views import Goal, open_view
+from kinesis_spout.cli.runs.snapshot import QuerySnapshots
 from kinesis_spout.consumer.counters import Counters
 from kinesis_spout.model.errors import InvalidConfig, StreamNotFound, Unavailable
 from kinesis_spout.settings import SpoutConfig
 from shard_state import SequenceNumber, ShardPhase, ShardStatus, Trouble
 from tests.support.terminals import a_terminal
+from tests.unit.cli.commands.conftest import FakeSpark
 from tests.unit.cli.fake_world import SETTINGS, FakeWorld
 
 
 class QueryInProgress:
-    """What a ``Reading`` looks at."""
+    """What a ``QuerySnapshots`` looks at."""
 
     def __init__(self, lag: str | None = None) -> None:
         self.counters = Counters()
@@ -50,8 +51,8 @@ class QueryInProgress:
         ]
 
 
-def reading(query: QueryInProgress) -> Reading:
-    return Reading(query)  # type: ignore[arg-type]
+def reading(query: QueryInProgress) -> QuerySnapshots:
+    return QuerySnapshots(query)  # type: ignore[arg-type]
 
 
 @pytest.fixture
@@ -89,9 +90,8 @@ def test_a_handler_that_cannot_be_called_is_refused(in_directory: Path, name: st
     [("--arrow", "--dataframe"), ("--arrow", "--scheme", "json"), ("--dataframe", "--scheme", "text")],
 )
 def test_options_that_contradict_each_other_are_refused_before_spark_starts(
-    arguments: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+    arguments: tuple[str, ...],
 ) -> None:
-    monkeypatch.setattr("kinesis_spout.cli.runs.spark_session.start_spark", refuses_to_start)
     FakeWorld().call("run", "json:loads", *arguments, *SETTINGS, exit_code=2)
 
 
@@ -100,22 +100,17 @@ def test_a_file_to_send_must_exist() -> None:
     assert "no-such.zip" in err
 
 
-def refuses_to_start(*_: object) -> None:
-    pytest.fail("Spark was started")
-
-
-def test_a_stream_that_does_not_exist_is_refused_before_spark_starts(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("kinesis_spout.cli.runs.spark_session.start_spark", refuses_to_start)
+def test_a_stream_that_does_not_exist_is_refused_before_spark_starts() -> None:
     world = FakeWorld()
     world.problem = StreamNotFound("no stream 'orders'")
     _, err = world.call("run", "json:loads", *SETTINGS, exit_code=3)
     assert err.startswith("error: no stream 'orders'")
 
 
+@pytest.mark.usefixtures("interrupted_spark")
 def test_an_endpoint_that_is_away_for_now_does_not_keep_a_run_from_starting(
-    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+    capfd: pytest.CaptureFixture[str],
 ) -> None:
-    monkeypatch.setattr("kinesis_spout.cli.runs.spark_session.start_spark", SparkThatStarts().start)
     world = FakeWorld()
     world.problem = Unavailable("no answer")
     _, err = world.call("run", "json:loads", *SETTINGS, exit_code=130)
@@ -133,9 +128,8 @@ def test_an_endpoint_that_is_away_for_now_does_not_keep_a_run_from_starting(
     ],
 )
 def test_a_handler_with_other_parameters_is_refused_before_spark_starts(
-    in_directory: Path, monkeypatch: pytest.MonkeyPatch, source: str, door: tuple[str, ...]
+    in_directory: Path, source: str, door: tuple[str, ...]
 ) -> None:
-    monkeypatch.setattr("kinesis_spout.cli.runs.spark_session.start_spark", refuses_to_start)
     (in_directory / "wrong_handlers.py").write_text(source)
     sys.modules.pop("wrong_handlers", None)
     _, err = FakeWorld().call("run", "wrong_handlers:handle", *door, *SETTINGS, exit_code=2)
@@ -260,44 +254,22 @@ def test_a_run_that_has_an_end_says_how_far_it_is(capsys: pytest.CaptureFixture[
     ]
 
 
+@pytest.mark.usefixtures("interrupted_spark")
+@pytest.mark.parametrize(("level", "is_shown"), [("debug", True), ("info", False)])
 def test_the_level_of_the_log_is_an_option_of_run(
-    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+    capfd: pytest.CaptureFixture[str], level: str, *, is_shown: bool
 ) -> None:
-    class Speaks(SparkThatStarts):
-        def start(self, *arguments: object) -> "SparkThatStarts":
-            logging.getLogger("kinesis_spout.test_run").debug("in detail")
-            return super().start(*arguments)
-
-    monkeypatch.setattr("kinesis_spout.cli.runs.spark_session.start_spark", Speaks().start)
-    for level, is_shown in (("debug", True), ("info", False)):
-        _, err = FakeWorld().call("run", "json:loads", "--log-level", level, *SETTINGS, exit_code=130)
-        assert ("DEBUG kinesis_spout.test_run: in detail" in err + capfd.readouterr().err) is is_shown
+    _, err = FakeWorld().call("run", "json:loads", "--log-level", level, *SETTINGS, exit_code=130)
+    assert ("DEBUG kinesis_spout.spark: starts" in err + capfd.readouterr().err) is is_shown
     FakeWorld().call("run", "json:loads", "--log-level", "loud", *SETTINGS, exit_code=2)
 
 
-class SparkThatStarts:
-    """A session that is told to stop before it is there, and puts its own handler of SIGINT in place."""
-
-    def __init__(self) -> None:
-        self.stopped = False
-
-    def start(self, *_: object) -> "SparkThatStarts":
-        signal.raise_signal(signal.SIGINT)
-        signal.signal(signal.SIGINT, signal.default_int_handler)
-        return self
-
-    def stop(self) -> None:
-        self.stopped = True
-
-
 def test_ctrl_c_while_spark_starts_waits_for_spark_and_begins_nothing(
-    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+    interrupted_spark: FakeSpark, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    spark = SparkThatStarts()
     before = signal.getsignal(signal.SIGINT)
-    monkeypatch.setattr("kinesis_spout.cli.runs.spark_session.start_spark", spark.start)
     FakeWorld().call("run", "json:loads", *SETTINGS, exit_code=130)
-    assert spark.stopped
+    assert interrupted_spark.stopped
     assert "stopping when the start is done" in capfd.readouterr().err
     assert signal.getsignal(signal.SIGINT) is before
 
@@ -343,25 +315,19 @@ class StoppableQuery(QueryInProgress):
         self._ended.set()
 
 
-class QuietSpark:
-    def start(self, *_: object) -> "QuietSpark":
-        return self
-
-    def stop(self) -> None:
-        """Nothing runs."""
-
-
 def run_it(
-    monkeypatch: pytest.MonkeyPatch, query: StoppableQuery, *arguments: str, exit_code: int = 0
+    monkeypatch: pytest.MonkeyPatch,
+    query: StoppableQuery,
+    *arguments: str,
+    until: Sequence[str] = ("--until-caught-up",),
+    exit_code: int = 0,
 ) -> str:
-    monkeypatch.setattr("kinesis_spout.cli.runs.spark_session.start_spark", QuietSpark().start)
     monkeypatch.setattr("kinesis_spout.cli.commands.run._start", lambda *_: query)
-    _, err = FakeWorld().call(
-        "run", "json:loads", "--until-caught-up", *arguments, *SETTINGS, exit_code=exit_code
-    )
+    _, err = FakeWorld().call("run", "json:loads", *until, *arguments, *SETTINGS, exit_code=exit_code)
     return err
 
 
+@pytest.mark.usefixtures("started_spark")
 def test_the_end_of_a_run_points_to_its_dead_letters(monkeypatch: pytest.MonkeyPatch) -> None:
     err = run_it(monkeypatch, StoppableQuery(dead_lettered=3))
     assert (
@@ -370,6 +336,7 @@ def test_the_end_of_a_run_points_to_its_dead_letters(monkeypatch: pytest.MonkeyP
     assert "dead-letters list" not in run_it(monkeypatch, StoppableQuery())
 
 
+@pytest.mark.usefixtures("started_spark")
 def test_a_script_can_ask_for_an_exit_code_if_there_are_dead_letters(monkeypatch: pytest.MonkeyPatch) -> None:
     err = run_it(monkeypatch, StoppableQuery(dead_lettered=1), "--fail-on-dead-letters", exit_code=7)
     assert "error: 1 record was dead-lettered" in err
@@ -377,31 +344,34 @@ def test_a_script_can_ask_for_an_exit_code_if_there_are_dead_letters(monkeypatch
 
 
 def test_a_jvm_that_was_stopped_by_the_same_signal_is_a_note_and_no_traceback(
-    monkeypatch: pytest.MonkeyPatch,
+    monkeypatch: pytest.MonkeyPatch, interrupted_spark: FakeSpark
 ) -> None:
     """``timeout`` and others send SIGTERM to the whole process group."""
 
-    class Gone(SparkThatStarts):
-        def stop(self) -> None:
-            raise Py4JNetworkError("Answer from Java side is empty")
+    def stop() -> None:
+        raise Py4JNetworkError("Answer from Java side is empty")
 
-    monkeypatch.setattr("kinesis_spout.cli.runs.spark_session.start_spark", Gone().start)
+    monkeypatch.setattr(interrupted_spark, "stop", stop)
     _, err = FakeWorld().call("run", "json:loads", *SETTINGS, exit_code=130)
     assert "Spark's JVM had already ended" in err
     assert "Traceback" not in err
 
 
-def test_a_run_that_is_to_catch_up_does_not_pause_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.usefixtures("started_spark")
+@pytest.mark.parametrize("until", [("--until-caught-up",), ("--until", "latest")])
+def test_a_run_that_has_an_end_does_not_pause_for_ever(
+    monkeypatch: pytest.MonkeyPatch, until: tuple[str, ...]
+) -> None:
     monkeypatch.setattr("kinesis_spout.cli.runs.following._LONGEST_PAUSE_SECONDS", 0.05)
     query = StoppableQuery(pause=PAUSE)
-    err = run_it(monkeypatch, query, exit_code=8)
+    err = run_it(monkeypatch, query, until=until, exit_code=8)
     assert "error: deliveries slowed: the handler fails for 97% of the records" in err
     assert "No record was given up meanwhile" in err
     assert not query.isActive
 
 
+@pytest.mark.usefixtures("started_spark")
 def test_a_run_up_to_an_end_ends_with_its_query_and_with_exit_code_0(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("kinesis_spout.cli.runs.spark_session.start_spark", QuietSpark().start)
     query, configs = StoppableQuery(), []
 
     def start(_: object, config: SpoutConfig, *__: object) -> StoppableQuery:
@@ -414,17 +384,6 @@ def test_a_run_up_to_an_end_ends_with_its_query_and_with_exit_code_0(monkeypatch
     assert [config.until for config in configs] == ["latest"]
 
 
-def test_a_run_up_to_an_end_that_pauses_for_too_long_ends_with_exit_code_8(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr("kinesis_spout.cli.runs.following._LONGEST_PAUSE_SECONDS", 0.2)
-    monkeypatch.setattr("kinesis_spout.cli.runs.spark_session.start_spark", QuietSpark().start)
-    query = StoppableQuery(pause=Trouble(failing=0.97, seconds=30.0, slowed=True))
-    monkeypatch.setattr("kinesis_spout.cli.commands.run._start", lambda *_: query)
-    FakeWorld().call("run", "json:loads", "--until", "latest", *SETTINGS, exit_code=8)
-
-
-def test_an_end_that_is_none_is_refused_before_spark_starts(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("kinesis_spout.cli.runs.spark_session.start_spark", refuses_to_start)
+def test_an_end_that_is_none_is_refused_before_spark_starts() -> None:
     _, err = FakeWorld().call("run", "json:loads", "--until", "trim_horizon", *SETTINGS, exit_code=2)
     assert "--until: expected an end behind the first record, got trim_horizon" in err

@@ -13,6 +13,7 @@ from kinesis_spout.consumer.counters import Counters
 from kinesis_spout.model.errors import StreamNotFound, Unavailable
 from kinesis_spout.storm.running.counts import ComponentCounts
 from shard_state import ShardStatus, Trouble
+from tests.unit.cli.commands.conftest import FakeSpark
 from tests.unit.cli.fake_world import FakeWorld
 
 WIRED = """
@@ -57,14 +58,6 @@ class RunningTopology:
             "sentences": ComponentCounts(emitted=4, acked=3, failed=1, completed=3, completing_seconds=0.75),
             "split": ComponentCounts(executed=1_200, emitted=9, acked=1_199, failed=1),
         }
-        self.recentProgress = [  # as StreamingQuery spells it
-            {
-                "spout": "sentences",
-                "batchId": 0,
-                "timestamp": "2026-01-01T00:00:00.000+00:00",
-                "components": {"split": {"executed": 1_200}},
-            }
-        ]
         self.waits = False
         self.stopped = threading.Event()
 
@@ -87,29 +80,16 @@ class RunningTopology:
         self.stopped.set()
 
 
-class QuietSpark:
-    def __init__(self, then: signal.Signals | None = None) -> None:
-        self._then = then
-        self.names: list[object] = []
-
-    def start(self, name: str, *_: object) -> "QuietSpark":
-        self.names.append(name)
-        if self._then is not None:
-            signal.raise_signal(self._then)
-        return self
-
-    def stop(self) -> None:
-        """Nothing runs."""
-
-
 @pytest.fixture
-def query(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[RunningTopology]:
+def query(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, started_spark: FakeSpark
+) -> Iterator[RunningTopology]:
+    assert started_spark.may_start
     (tmp_path / "wired.py").write_text(WIRED)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", [*sys.path])
     query = RunningTopology()
     monkeypatch.setattr("kinesis_spout.storm.Topology.run", lambda *_, **__: query)
-    monkeypatch.setattr("kinesis_spout.cli.runs.spark_session.start_spark", QuietSpark().start)
     yield query
     sys.modules.pop("wired", None)
 
@@ -158,31 +138,17 @@ def test_programs_get_lines_of_json_with_spouts_and_components(query: RunningTop
     assert last["components"]["split"]["executed"] == 1_200
 
 
-def test_the_progress_of_each_micro_batch_goes_to_a_file_that_show_reads(
-    query: RunningTopology, tmp_path: Path
-) -> None:
-    run("--progress", "progress")
-    (line,) = (tmp_path / "progress").read_text().splitlines()
-    assert json.loads(line) == query.recentProgress[0]
+@pytest.mark.usefixtures("query")
+def test_the_lines_of_json_are_what_show_reads(tmp_path: Path) -> None:
+    (tmp_path / "progress").write_text(run("--json")[0])
     out, _ = FakeWorld().call("topology", "show", "wired:words", "--progress", "progress")
     assert "executed 1,200" in out
 
 
 @pytest.mark.usefixtures("query")
-def test_a_progress_file_that_cannot_be_written_is_refused_before_spark_starts(
-    monkeypatch: pytest.MonkeyPatch,
+def test_a_topology_that_cannot_run_is_refused_before_spark_starts(
+    monkeypatch: pytest.MonkeyPatch, spark: FakeSpark
 ) -> None:
-    spark = QuietSpark()
-    monkeypatch.setattr("kinesis_spout.cli.runs.spark_session.start_spark", spark.start)
-    _, err = run("--progress", "no/such/folder/progress", exit_code=2)
-    assert "--progress: expected a file that can be written" in err
-    assert spark.names == []
-
-
-@pytest.mark.usefixtures("query")
-def test_a_topology_that_cannot_run_is_refused_before_spark_starts(monkeypatch: pytest.MonkeyPatch) -> None:
-    spark = QuietSpark()
-    monkeypatch.setattr("kinesis_spout.cli.runs.spark_session.start_spark", spark.start)
     monkeypatch.setenv("KINESIS_SPOUT_ORDER", "shard")
     _, err = run(exit_code=2)
     assert err.startswith("error: wired:words: ")
@@ -191,19 +157,15 @@ def test_a_topology_that_cannot_run_is_refused_before_spark_starts(monkeypatch: 
 
 
 @pytest.mark.usefixtures("query")
-def test_the_application_of_spark_is_named_after_the_query(monkeypatch: pytest.MonkeyPatch) -> None:
-    spark = QuietSpark()
-    monkeypatch.setattr("kinesis_spout.cli.runs.spark_session.start_spark", spark.start)
+def test_the_application_of_spark_is_named_after_the_query(spark: FakeSpark) -> None:
     run()
     run("--name", "of words")
     assert spark.names == ["wired", "of words"]
 
 
 def test_a_stream_that_does_not_exist_is_refused_before_spark_starts(
-    query: RunningTopology, monkeypatch: pytest.MonkeyPatch
+    query: RunningTopology, spark: FakeSpark
 ) -> None:
-    spark = QuietSpark()
-    monkeypatch.setattr("kinesis_spout.cli.runs.spark_session.start_spark", spark.start)
     world = FakeWorld()
     world.problem = StreamNotFound("no stream 'sentences'")
     _, err = world.call("topology", "run", "wired:words", exit_code=3)
@@ -233,11 +195,8 @@ def test_a_signal_stops_the_topology_in_order(
     assert query.stopped.is_set()
 
 
-def test_a_signal_while_spark_starts_begins_nothing(
-    query: RunningTopology, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    spark = QuietSpark(then=signal.SIGTERM)
-    monkeypatch.setattr("kinesis_spout.cli.runs.spark_session.start_spark", spark.start)
+def test_a_signal_while_spark_starts_begins_nothing(query: RunningTopology, spark: FakeSpark) -> None:
+    spark.signal = signal.SIGTERM
     out, _ = run("--json")
     assert out == ""
     assert not query.stopped.is_set()

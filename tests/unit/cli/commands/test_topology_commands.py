@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from kinesis_spout.cli.runs.progress_file import ProgressFile
 from tests.unit.cli.fake_world import FakeWorld
 
 WIRED = """
@@ -169,16 +168,16 @@ def test_the_newest_counts_of_the_progress_are_drawn(in_directory: Path) -> None
     ("text", "message", "exit_code"),
     [
         (None, "--progress: expected a file that can be read", 2),
-        ("", "progress: no micro-batch has ended yet; `topology run", 1),
+        ("", "progress: no progress is in it yet; `topology run", 1),
         (
             '{"components": {"split": {}, "join": {}, "sum": {}}}\n',
             "error: --progress: expected the progress of this topology (sentences, split), got progress, which ",
             2,
         ),
         ('{"components": {"split": {"executed": "many"}}}\n', "got progress: invalid literal", 2),
-        ("what is this\n", "expected a file that `topology run --progress` has written, got progress", 2),
-        ('{"components": 5}\n', "expected a file that `topology run --progress` has written", 2),
-        ("[5]\n", "no micro-batch has ended yet", 1),
+        ("what is this\n", "expected lines that `topology run --json` has printed, got progress", 2),
+        ('{"components": 5}\n', "expected lines that `topology run --json` has printed", 2),
+        ("[5]\n", "no progress is in it yet", 1),
     ],
 )
 def test_progress_that_cannot_be_shown_is_an_error_that_says_why(
@@ -188,44 +187,3 @@ def test_progress_that_cannot_be_shown_is_an_error_that_says_why(
         (in_directory / "progress").write_text(text)
     arguments = ("topology", "show", "wired:builder", "--progress", "progress")
     assert message in FakeWorld().call(*arguments, exit_code=exit_code)[1]
-
-
-class InProgress:
-    """What a ``ProgressFile`` looks at."""
-
-    def __init__(self) -> None:
-        self.recentProgress: list[dict[str, object]] = []  # as TopologyQuery spells it
-
-
-def progress(spout: str, batch: int, second: int) -> dict[str, object]:
-    return {"spout": spout, "batchId": batch, "timestamp": f"2026-01-01T00:00:{second:02d}.000+00:00"}
-
-
-def written(path: Path) -> list[tuple[str, int]]:
-    lines = [json.loads(line) for line in path.read_text().splitlines()]
-    return [(line["spout"], line["batchId"]) for line in lines]
-
-
-def test_each_micro_batch_is_written_once_and_a_later_run_is_appended(tmp_path: Path) -> None:
-    for _ in range(2):
-        query = InProgress()
-        with ProgressFile(tmp_path / "progress") as file:
-            for batch in range(3):
-                query.recentProgress.append(progress("a", batch, batch))
-                query.recentProgress.append(progress("b", batch, batch))
-                if batch:
-                    file.add(query)  # type: ignore[arg-type]
-    lines = written(tmp_path / "progress")
-    assert lines[:6] == [("a", 0), ("b", 0), ("a", 1), ("b", 1), ("a", 2), ("b", 2)]
-    assert lines[6:] == lines[:6]
-
-
-def test_micro_batches_are_written_that_end_after_later_ones_and_those_of_each_stream_of_a_spout(
-    tmp_path: Path,
-) -> None:
-    query = InProgress()
-    with ProgressFile(tmp_path / "progress") as file:
-        for batch, second in ((1, 0), (0, 1), (0, 2), (1, 3)):
-            query.recentProgress.append(progress("a", batch, second))
-            file.add(query)  # type: ignore[arg-type]
-    assert written(tmp_path / "progress") == [("a", 1), ("a", 0), ("a", 0), ("a", 1)]

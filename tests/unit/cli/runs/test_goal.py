@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from kinesis_spout.cli.runs.goal import Goal
+from kinesis_spout.cli.runs.progress_views import Goal
 from kinesis_spout.cli.runs.snapshot import Snapshot
 from kinesis_spout.consumer.counters import Counters
 from kinesis_spout.settings import SpoutConfig

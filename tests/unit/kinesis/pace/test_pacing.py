@@ -2,7 +2,7 @@ from itertools import pairwise
 
 import pytest
 
-from kinesis_spout.kinesis.pace import LEAST_THROTTLE, ByteBudget, Pace, Pacing
+from kinesis_spout.kinesis.pace import LEAST_THROTTLE, ByteBudget, Pacing, ReadPace
 from kinesis_spout.model.errors import AccessDenied, KeyUnavailable, KinesisError, Throttled, Unavailable
 from kinesis_spout.testing import ManualClock
 
@@ -90,7 +90,7 @@ def test_two_shards_that_failed_together_do_not_come_back_together() -> None:
 
 def test_a_pace_below_what_aws_allows_is_kept_in_calls_and_in_bytes() -> None:
     pacing = Pacing(
-        ready_at=0.0, jitter=lambda: LEAST, pace=Pace(interval_seconds=1.0, bytes_per_second=500_000)
+        ready_at=0.0, jitter=lambda: LEAST, pace=ReadPace(interval_seconds=1.0, bytes_per_second=500_000)
     )
 
     pacing.succeeded(0.0, 0)

@@ -1,4 +1,4 @@
-from kinesis_spout.kinesis.pace import ApplicationBudget, Pace, ShardPaces
+from kinesis_spout.kinesis.pace import ApplicationBudget, ReadPace, ShardPaces
 from kinesis_spout.testing import ManualClock
 
 _MEGABYTE = 1_000_000
@@ -37,10 +37,10 @@ def test_the_parts_of_all_members_are_the_budget() -> None:
 
 
 def test_an_executor_never_reads_one_shard_faster_than_the_member_may_read_all() -> None:
-    paces = ShardPaces(ManualClock(), pace=Pace(interval_seconds=0.5), budget=ApplicationBudget(100_000))
+    paces = ShardPaces(ManualClock(), pace=ReadPace(interval_seconds=0.5), budget=ApplicationBudget(100_000))
     paces.assigned(frozenset({"s-0"}), 4)
 
-    assert paces.elsewhere == Pace(interval_seconds=0.5, bytes_per_second=25_000)
+    assert paces.elsewhere == ReadPace(interval_seconds=0.5, bytes_per_second=25_000)
 
 
 def test_a_shard_that_went_to_another_member_is_forgotten_and_one_that_stayed_is_not() -> None:

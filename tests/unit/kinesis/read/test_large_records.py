@@ -76,9 +76,9 @@ def test_a_buffer_that_is_smaller_than_one_hands_them_over_one_by_one() -> None:
         getter = buffered_shard(scene.getter, prefetcher, max_bytes=1, clock=scene.clock)
 
         def has_all() -> bool:
-            record = getter.poll()
-            if record is not None:
-                polled.append(record)
+            emitted = getter.poll()
+            if emitted is not None:
+                polled.append(emitted[0])
             assert getter.buffered[1] <= len(LARGEST[0])
             scene.clock.advance(6)
             prefetcher.look()

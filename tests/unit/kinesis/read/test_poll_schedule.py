@@ -1,6 +1,6 @@
 """Which shard is polled when."""
 
-from kinesis_spout.kinesis.read.polling.poll_schedule import PollSchedule
+from kinesis_spout.kinesis.read.prefetcher import PollSchedule
 
 
 def test_nobody_is_polled_before_the_time() -> None:

@@ -13,7 +13,7 @@ import pytest
 
 from examples.demo.processes.endpoint import free_ports
 from kinesis_spout.kinesis import PollingShardGetter, Prefetcher
-from kinesis_spout.kinesis.read.polling.steps import Steps
+from kinesis_spout.kinesis.io_thread import IO
 from kinesis_spout.kinesis.read.read_settings import ReadSettings
 from kinesis_spout.model.clock import SystemClock
 from kinesis_spout.model.errors import KinesisError, Unavailable
@@ -66,9 +66,9 @@ class Shards:
             )
             self.prefetcher.submit(partial(self._fetch, name, getter), 0.0)
 
-    def _fetch(self, name: str, getter: PollingShardGetter) -> Steps[float | None]:
+    async def _fetch(self, name: str, getter: PollingShardGetter) -> float | None:
         try:
-            page = yield from getter.reading(10_000)
+            page = await getter.reading(10_000)
         except KinesisError as error:
             self.errors.append(error)
         else:
@@ -109,7 +109,7 @@ def test_idle_shards_share_a_few_connections_and_one_thread(endpoint: UnkindEndp
         connections = {each["connection"] for each in endpoint.seen("GetRecords")}
         assert len(connections) <= 2 * 8  # half of them botocore's, for iterators
         assert not shards.errors
-        assert threads.named("kinesis-prefetch")
+        assert threads.named("kinesis-io")
 
 
 def test_a_large_page_is_whole_and_holds_nobody_up(endpoint: UnkindEndpoint) -> None:
@@ -166,11 +166,11 @@ def test_an_endpoint_that_was_away_is_polled_again_and_not_hammered_meanwhile() 
         wait_until(partial(shards.all_have, 2), "two pages of each")
     try:
         wait_until(lambda: len(shards.errors) >= 20, "an error of each")
-        used = _loop_seconds(shards)
+        used = _loop_seconds()
         before = len(shards.errors)
         threading.Event().wait(3.0)  # an outage lasts; what it costs is what is measured
         assert len(shards.errors) - before <= 20 * 8  # 0.2 s, doubled
-        assert _loop_seconds(shards) - used < 1.0
+        assert _loop_seconds() - used < 1.0
         with UnkindEndpoint(port=port) as again:
             again.create_stream(shards=20, name=shards.stream, created=CREATED)
             had = shards.pages.copy()
@@ -197,9 +197,9 @@ def test_a_forked_child_keeps_no_connection_open_that_would_wake_the_loop_for_ev
             endpoint.hang_up()
             had = shards.pages.copy()
             wait_until(lambda: all(shards.pages[name] > had[name] + 1 for name in shards.names), "new pages")
-            used = _loop_seconds(shards)
+            used = _loop_seconds()
             threading.Event().wait(1.5)  # what it costs to wait is what is measured
-            assert _loop_seconds(shards) - used < 0.5
+            assert _loop_seconds() - used < 0.5
         finally:
             os.kill(child, signal.SIGKILL)
             os.waitpid(child, 0)
@@ -215,9 +215,10 @@ def test_it_closes_at_once_although_no_answer_comes(endpoint: UnkindEndpoint) ->
         assert monotonic() - begun < 20.0
 
 
-def _loop_seconds(shards: Shards) -> float:
-    """The CPU that the polling thread has used."""
-    seen: list[float] = []
-    shards.prefetcher._loop.call(lambda: seen.append(thread_time()))
-    wait_until(lambda: bool(seen), "the loop")
-    return seen[0]
+def _loop_seconds() -> float:
+    """The CPU that the I/O thread has used."""
+
+    async def seconds() -> float:
+        return thread_time()
+
+    return IO.run(seconds())

@@ -1,11 +1,14 @@
+import asyncio
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from functools import partial
+from typing import Any
 
 import pytest
 
 from kinesis_spout.kinesis import Prefetcher
-from kinesis_spout.kinesis.read.polling.steps import MAY_BLOCK, Blocking, Steps
+from kinesis_spout.kinesis.io_thread import IO
+from kinesis_spout.kinesis.read.prefetcher import Blocking
 from kinesis_spout.model.clock import SystemClock
 from tests.support import threads
 from tests.support.waiting import wait_until
@@ -64,42 +67,6 @@ def test_as_many_run_at_once_as_there_are_threads_allowed() -> None:
         wait_until(lambda: len(met) == 3, "three to meet")
 
 
-class CountingClock(SystemClock):
-    """Counts how often somebody looks at it."""
-
-    def __init__(self) -> None:
-        self.looks = 0
-
-    def monotonic(self) -> float:
-        self.looks += 1
-        return super().monotonic()
-
-
-def test_a_due_time_does_not_wake_the_threads_that_have_nothing_to_do() -> None:
-    clock, system = CountingClock(), SystemClock()
-    together = threading.Barrier(8, timeout=30)
-    met: list[int] = []
-    runs: list[int] = []
-
-    def meet() -> None:
-        met.append(together.wait())
-
-    def fetch() -> float | None:
-        runs.append(1)
-        return system.monotonic() + 0.01 if len(runs) < 30 else None
-
-    with Prefetcher(most=8, clock=clock) as prefetcher:
-        for _ in range(8):
-            prefetcher.submit(Blocking(partial(meet)), 0.0)
-        wait_until(lambda: len(met) == 8, "eight threads")
-        clock.looks = 0
-        prefetcher.submit(Blocking(fetch), 0.0)
-        wait_until(lambda: len(runs) == 30, "thirty runs")
-
-    # With all eight woken for each run it would be 240 at least.
-    assert clock.looks < 200
-
-
 def test_a_new_first_one_is_watched_for_although_a_thread_watches_for_a_later_one() -> None:
     clock = SystemClock()
     ran: list[int] = []
@@ -153,8 +120,8 @@ def test_one_that_is_withdrawn_does_not_run_and_nothing_is_due() -> None:
         wait_until(lambda: runs == [2], "the other one")
 
 
-def test_closing_ends_the_threads_and_later_fetches_do_nothing() -> None:
-    before = threads.named("kinesis-prefetch")
+def test_closing_ends_the_thread_and_later_fetches_do_nothing() -> None:
+    before = threads.named("kinesis-io")
     runs: list[int] = []
     prefetcher = Prefetcher(most=2)
     prefetcher.submit(Blocking(lambda: runs.append(1)), 0.0)
@@ -164,8 +131,27 @@ def test_closing_ends_the_threads_and_later_fetches_do_nothing() -> None:
     prefetcher.close()
     prefetcher.submit(Blocking(lambda: runs.append(2)), 0.0)
 
-    wait_until(lambda: threads.named("kinesis-prefetch") <= before, "its threads end")
+    wait_until(lambda: threads.named("kinesis-io") <= before, "its threads end")
     assert runs == [1]
+
+
+def test_closing_abandons_what_runs() -> None:
+    began, ended = threading.Event(), threading.Event()
+
+    async def fetch() -> float | None:
+        began.set()
+        try:
+            await asyncio.sleep(1_000)
+        finally:
+            ended.set()
+        return 0.0
+
+    prefetcher = Prefetcher()
+    prefetcher.submit(fetch, 0.0)
+    assert began.wait(30)
+    prefetcher.close()
+
+    assert ended.is_set()
 
 
 @pytest.mark.parametrize("there_are", [0, 2])
@@ -177,24 +163,26 @@ def test_a_machine_that_starts_no_more_threads_ends_no_polling(
     started: list[threading.Thread] = []
 
     def start_few(thread: threading.Thread) -> None:
-        if thread.name.endswith("-thread"):
+        if thread.name == "kinesis-io-worker":
             if len(started) == there_are:
                 raise RuntimeError("can't start new thread")
             started.append(thread)
         _START(thread)
 
-    def fetching(number: int) -> Callable[[], Steps[None]]:
-        def fetch() -> Steps[None]:
+    def fetching(number: int) -> Callable[[], Coroutine[Any, Any, None]]:
+        async def fetch() -> None:
             try:
-                yield MAY_BLOCK
+                await IO.in_thread(
+                    partial(threading.Event().wait, 0.05)
+                )  # so that all are under way together
             except RuntimeError as error:
                 errors.append(error)
             else:
-                threading.Event().wait(0.05)  # so that all are under way together
                 ran.append(number)
 
         return fetch
 
+    wait_until(lambda: not threads.named("kinesis-io"), "the I/O thread of other tests to end")
     monkeypatch.setattr(threading.Thread, "start", start_few)
     with Prefetcher(most=8) as prefetcher:
         for done in (8, 16):
@@ -206,9 +194,8 @@ def test_a_machine_that_starts_no_more_threads_ends_no_polling(
     assert len(started) == there_are
 
 
-def test_it_polls_as_soon_as_its_own_thread_can_be_started(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_it_polls_as_soon_as_the_io_thread_can_be_started(monkeypatch: pytest.MonkeyPatch) -> None:
+    wait_until(lambda: not threads.named("kinesis-io"), "the I/O thread of other tests to end")
     prefetcher = Prefetcher()
     with monkeypatch.context() as patched:
         patched.setattr(threading.Thread, "start", no_start)
@@ -221,6 +208,7 @@ def test_it_polls_as_soon_as_its_own_thread_can_be_started(
 
 
 def test_one_whose_thread_could_not_be_started_can_be_closed(monkeypatch: pytest.MonkeyPatch) -> None:
+    wait_until(lambda: not threads.named("kinesis-io"), "the I/O thread of other tests to end")
     prefetcher = Prefetcher()
     with monkeypatch.context() as patched:
         patched.setattr(threading.Thread, "start", no_start)
@@ -231,6 +219,6 @@ def test_one_whose_thread_could_not_be_started_can_be_closed(monkeypatch: pytest
 
 
 def no_start(thread: threading.Thread) -> None:
-    if thread.name.startswith("kinesis-prefetch"):
+    if thread.name.startswith("kinesis-io"):
         raise RuntimeError("can't start new thread")
     _START(thread)

@@ -8,7 +8,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kinesis_spout.kinesis.aggregated_record import MAGIC, UserRecord, aggregate, tags_of
-from kinesis_spout.kinesis.read import record_columns
 from kinesis_spout.kinesis.read.record_columns import (
     NOTHING,
     AggregateCounts,
@@ -17,8 +16,7 @@ from kinesis_spout.kinesis.read.record_columns import (
     with_user_rows,
 )
 from kinesis_spout.kinesis.read.user_records import HashKeys, taken_apart
-from kinesis_spout.model.record import Record
-from kinesis_spout.model.trace_context import TraceContext
+from kinesis_spout.model.record import Record, TraceContext
 
 MIDDLE = HashKeys((1 << 126).to_bytes(16), (3 << 126).to_bytes(16))
 
@@ -185,22 +183,6 @@ def test_a_field_behind_the_data_is_no_part_of_the_data(behind: bytes) -> None:
     assert columns.data.to_pylist() == [expected.data]
     assert columns.partition_key.to_pylist() == ["k"]
     assert counts.damaged == 0
-
-
-def test_trace_context_behind_the_data_is_passed_over_without_reading_its_carrier_anew(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    inside = [
-        UserRecord(f"k{at}", bytes(at), str(at) if at % 3 == 0 else None, trace)
-        for at, trace in enumerate([None, TraceContext(f"00-{1:032x}-{1:016x}-01")] * 100)
-    ]
-    carriers = page([aggregate(inside), aggregate(inside[:1]), aggregate(inside[1:2])])
-    expected = listed(columns_of(taken_apart(carriers).records))[:2]
-    monkeypatch.setattr(record_columns, "take_apart", None)
-
-    columns, _ = with_user_rows(columns_of(carriers))
-
-    assert [columns.data.to_pylist(), columns.partition_key.to_pylist()] == expected
 
 
 def test_keys_are_those_of_their_own_carrier() -> None:

@@ -1,13 +1,11 @@
 """Faults of connections, servers and clocks: no poll is lost, and nothing is put twice below its caller."""
 
+import asyncio
 import itertools
 import json
 import os
 import random
 import re
-import selectors
-import threading
-import time
 import traceback
 from collections import Counter
 from collections.abc import Iterator
@@ -18,9 +16,10 @@ from typing import Any
 import pytest
 from botocore.exceptions import ClientError, ConnectionClosedError, EndpointConnectionError, ReadTimeoutError
 
-from kinesis_spout.kinesis import KinesisClientSettings, Prefetcher
+from kinesis_spout.kinesis import KinesisClientSettings
 from kinesis_spout.kinesis.calls import RAW_BODY, translated
-from kinesis_spout.kinesis.read.polling.steps import GetRecordsCall, Steps
+from kinesis_spout.kinesis.io_thread import IO
+from kinesis_spout.kinesis.wire.connections import Connections
 from kinesis_spout.model.errors import AccessDenied
 from tests.support.waiting import wait_until
 from tests.unit.kinesis.wire.servers import EMPTY, HANGS_UP, SILENCE, End, Server, answer_of, running
@@ -43,7 +42,7 @@ def client(server: Server) -> Iterator[Any]:
 
 
 def client_of(server: Server, *, read_timeout_seconds: float = 30.0) -> Any:
-    """Make a client that has learnt how to call."""
+    """Make a client that has called."""
     client: Any = KinesisClientSettings(
         region="us-east-1",
         endpoint_url=server.url,
@@ -103,51 +102,55 @@ def test_connections_that_the_server_closes_between_calls_put_nothing_twice(
     assert len(server.requests) == 50
 
 
-@pytest.mark.parametrize("is_begun", [False, True])
 @pytest.mark.parametrize("surplus", [answer_of(b'{"Records":5}'), answer_of(b"idle", "408 Request Timeout")])
 def test_an_answer_that_nobody_asked_for_is_given_to_no_call(
-    server: Server, client: Any, surplus: bytes, *, is_begun: bool
+    server: Server, client: Any, surplus: bytes
 ) -> None:
     for _ in range(3):
         assert read(client) == EMPTY
         server.say(surplus)
         wait_for_the_end(client)
-        if is_begun:
-            assert client.get_records.begin(**ARGUMENTS) is None
 
     assert read(client) == EMPTY
     assert len(server.requests) == 4
 
 
-def test_connections_of_which_one_gave_the_wrong_answer_are_not_used_again(client: Any) -> None:
-    read(client)
-    client.get_records.drop_connections()
+def test_a_connection_is_looked_at_before_each_call_although_the_loop_did_not_come_to_it(
+    server: Server, client: Any
+) -> None:
+    kept = kept_by(client)
 
-    assert client.get_records.begin(**ARGUMENTS) is None
-    assert read(client) == EMPTY
+    async def two() -> list[bytes]:
+        await client.get_records.exchange(**ARGUMENTS)
+        server.say(answer_of(b'{"Records":5}'))
+        (connection,) = kept._idle
+        while not connection.is_ended:
+            pass  # the surplus is there, and the loop gets no turn to see it
+        return [bytes((await client.get_records.exchange(**ARGUMENTS))[RAW_BODY])]
+
+    assert IO.run(two()) == [EMPTY]
 
 
-def test_the_polling_thread_closes_a_connection_over_which_something_comes_that_nobody_asked_for(
+def test_connections_of_which_one_gave_the_wrong_answer_are_not_used_again(
     server: Server, client: Any
 ) -> None:
     read(client)
-    answers: list[Any] = []
+    before = server.connections
+    IO.run(client.get_records.drop_connections())
 
-    def fetch() -> Steps[None]:
-        answers.append((yield GetRecordsCall(client, ARGUMENTS)))
+    assert read(client) == EMPTY
+    assert server.connections == before + 1
 
-    with Prefetcher() as prefetcher:
-        prefetcher.submit(fetch, 0.0)
-        wait_until(lambda: bool(answers), "an answer")
-        (connection,) = client.get_records._operation._routes[""].connections._idle
-        server.say(answer_of(EMPTY))
-        wait_until(lambda: connection.fileno() == -1, "the connection to be closed", every_seconds=0.001)
+
+def kept_by(client: Any) -> Connections:
+    kept: Connections = client.get_records._operation._routes[""].connections
+    return kept
 
 
 def wait_for_the_end(client: Any) -> None:
     """Wait until the server's end of its connections has come: what follows is no race."""
-    kept = client.put_records._operation._routes[""].connections
-    wait_until(lambda: all(each.is_ended for each in list(kept._idle)), "the ends", every_seconds=0.001)
+    kept = kept_by(client)
+    wait_until(lambda: not kept._idle, "the ends", every_seconds=0.001)
 
 
 def test_a_put_whose_answer_does_not_come_is_not_put_again_below_its_caller(
@@ -256,7 +259,7 @@ class RefusesOtherClocks:
 
 @pytest.mark.parametrize("code", ["RequestExpired", "RequestInTheFuture", "RequestTimeTooSkewed"])
 def test_every_error_about_the_time_has_it_corrected(server: Server, client: Any, code: str) -> None:
-    read(client)  # the next one is not botocore's
+    read(client)
     service = server.answer_to = RefusesOtherClocks()
     service.ahead_seconds, service.error = 720, {"__type": code, "message": "no"}
     assert read(client) == EMPTY
@@ -270,11 +273,11 @@ def test_a_wrong_clock_is_corrected_by_the_services_and_told_once_until_it_is_ri
     service.ahead_seconds = ahead_seconds
     assert [read(client) for _ in range(3)] == [EMPTY] * 3
     client.list_shards(StreamName="s")
-    assert service.refused == 2, "ours, and botocore's in its place"
+    assert service.refused == 1
 
     service.ahead_seconds = 0
     assert [read(client) for _ in range(3)] == [EMPTY] * 3
-    assert service.refused == 4
+    assert service.refused == 2
     told = [record.getMessage() for record in caplog.records if record.name.endswith("credentials")]
     assert len(told) == 2
     assert re.search(r"clock is (719|720|3600|3601) s (behind|ahead of) the service's", told[0])
@@ -314,38 +317,13 @@ def test_a_wrong_clock_that_cannot_be_corrected_is_named_and_the_call_may_be_rep
     assert read(client) == EMPTY
 
 
-def test_a_poll_that_was_refused_is_known_as_one_although_another_call_has_learnt_meanwhile(
-    server: Server, client: Any
-) -> None:
-    read(client)
+def test_a_signature_that_is_refused_once_may_be_repeated_by_the_caller(server: Server, client: Any) -> None:
     server.answers = [REFUSAL]
-    exchange = client.get_records.begin(**ARGUMENTS)
-    finish(exchange)
-    with pytest.raises(ClientError):
-        exchange.result()
-    assert read(client) == EMPTY  # botocore's, and learnt from
+    with pytest.raises(AccessDenied, match="it does not match") as caught, translated("x"):
+        read(client)
 
-    assert exchange.is_refused
-
-
-def test_the_polling_thread_has_botocore_make_a_poll_again_whose_signature_was_refused(
-    server: Server, client: Any
-) -> None:
-    read(client)
-    server.answers = [REFUSAL]
-    answers: list[bytes] = []
-
-    def fetch() -> Steps[None]:
-        answer = yield GetRecordsCall(client, ARGUMENTS)
-        answers.append(bytes(answer[RAW_BODY]))
-
-    with Prefetcher() as prefetcher:
-        prefetcher.submit(fetch, 0.0)
-        wait_until(lambda: bool(answers), "an answer")
-
-    assert answers == [EMPTY]
-    agents = ["amz-sdk-invocation-id" in headers for _, headers, _ in server.requests]
-    assert agents == [False, False, True], "ours, ours that is refused, botocore's in its place"
+    assert caught.value.retriable
+    assert read(client) == EMPTY
 
 
 @pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
@@ -366,65 +344,34 @@ def test_a_forked_child_has_connections_of_its_own(server: Server, client: Any) 
     assert server.connections == connections + 1
 
 
-def test_calls_that_do_not_block_are_answered_in_any_order_by_one_thread(server: Server, client: Any) -> None:
+def test_many_calls_at_a_time_are_answered_in_any_order(server: Server, client: Any) -> None:
     large = b'{"Records":[],"X":"' + b"x" * 3_000_000 + b'"}'
-    connections_to(client, 20)
     server.answers = [answer_of(large), answer_of(EMPTY)] * 10
-    bodies: list[bytes] = []
-    with selectors.DefaultSelector() as selector:
-        for _ in range(20):
-            exchange = client.get_records.begin(**ARGUMENTS)
-            assert exchange.advance().name == "READ"
-            selector.register(exchange, selectors.EVENT_READ, exchange)
-        while selector.get_map():
-            for key, _ in selector.select(10):
-                if key.data.advance() is None:
-                    selector.unregister(key.fileobj)
-                    bodies.append(bytes(key.data.result()[RAW_BODY]))
 
+    async def twenty() -> list[Any]:
+        return await asyncio.gather(*(client.get_records.exchange(**ARGUMENTS) for _ in range(20)))
+
+    bodies = [bytes(reply[RAW_BODY]) for reply in IO.run(twenty())]
     assert Counter(bodies) == {large: 10, EMPTY: 10}
 
 
-def connections_to(client: Any, count: int) -> None:
-    """Have so many connections open, by as many calls at the same time."""
-    barrier = threading.Barrier(count)
-    route = client.get_records._operation._routes[""]
+def test_a_call_that_its_caller_gives_up_takes_its_connection_with_it(server: Server, client: Any) -> None:
+    server.answers = [SILENCE]
 
-    def hold() -> None:
-        connection = route.connections.open()
-        connection.begin(route.request(b"{}"), 10.0)
-        connection.advance()
-        barrier.wait(120)
-        route.connections.give_back(connection)
+    async def given_up() -> None:
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(client.get_records.exchange(**ARGUMENTS), 0.05)
 
-    threads = [threading.Thread(target=hold) for _ in range(count)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    IO.run(given_up())
+    assert read(client) == EMPTY
 
 
-def test_a_call_that_does_not_block_says_that_its_connection_was_stale(server: Server, client: Any) -> None:
-    read(client)
-    server.answers = [HANGS_UP]
-    exchange = client.get_records.begin(**ARGUMENTS)
-    finish(exchange)
+def test_a_call_in_the_io_thread_that_would_wait_for_it_is_refused(client: Any) -> None:
+    async def call() -> None:
+        read(client)
 
-    assert exchange.is_stale
-    with pytest.raises(ConnectionClosedError):
-        exchange.result()
-
-
-def finish(exchange: Any) -> None:
-    while exchange.advance() is not None:
-        time.sleep(0.001)
-
-
-def test_without_an_open_connection_nothing_is_begun(server: Server, client: Any) -> None:
-    server.ends = End.CLOSED
-    read(client)
-    while (exchange := client.get_records.begin(**ARGUMENTS)) is not None:
-        exchange.abandon()
+    with pytest.raises(RuntimeError, match="must not wait"):
+        IO.run(call())
 
 
 def test_secrets_are_in_no_error_and_in_no_repr(server: Server, client: Any) -> None:

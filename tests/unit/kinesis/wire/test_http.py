@@ -10,6 +10,7 @@ from kinesis_spout.kinesis.wire.http import (
     ProtocolError,
     Reply,
     ReplyReader,
+    read_head,
     request,
     request_start,
 )
@@ -94,45 +95,25 @@ def test_an_answer_that_is_cut_anywhere_is_an_error(name: str) -> None:
             reader.received(0)
 
 
-def begin_long(body: bytes, come: int) -> ReplyReader:
-    """Have the head of an answer read, and so much of its body."""
-    reader = ReplyReader()
-    begun = head(f"Content-Length: {len(body)}") + body[:come]
-    reader.space()[: len(begun)] = begun
-    assert reader.received(len(begun)) is None
-    return reader
+@pytest.mark.parametrize("name", GOOD)
+@pytest.mark.parametrize("piece", [1, 7, 1_000, 1 << 20])
+def test_a_head_is_read_from_a_source_that_blocks_with_what_comes_with_it(name: str, piece: int) -> None:
+    answer, body = GOOD[name]
+    source, reader = BytesIO(answer), ReplyReader()
+
+    head, rest = read_head(lambda: source.read(piece))
+    reply = reader.body_follows(head, rest)
+    while reply is None:
+        reply = reader.received(source.readinto(reader.space()[:piece]))
+
+    assert bytes(reply.body) == body
 
 
-@pytest.mark.parametrize("come", [0, 1, 5_000])
-@pytest.mark.parametrize("piece", [1_000, 16_384, 1 << 20])
-def test_a_long_body_is_read_from_a_source_that_blocks(come: int, piece: int) -> None:
-    body = LARGE * 5
-    reader = begin_long(body, come)
-    source = BytesIO(body[come:] + b"of the next answer")
-    assert reader.has_long_body
-
-    reply = reader.long_body(lambda space: source.readinto(space[:piece]))
-
-    assert reply.body == body
-    assert source.read() == b"of the next answer"
-    assert not reader.has_begun
-    assert read(head("Content-Length: 1") + b"x", reader=reader).body == b"x"
-
-
-def test_a_long_body_that_ends_too_early_is_an_error() -> None:
-    body = LARGE * 5
-    source = BytesIO(body[100:-1])
-
-    with pytest.raises(ConnectionError, match=f"expected {len(body)} bytes, got {len(body) - 1}"):
-        begin_long(body, 100).long_body(source.readinto)
-
-
-def test_a_long_body_whose_source_breaks_raises_what_the_source_raises() -> None:
-    def broken(_space: memoryview) -> int:
-        raise TimeoutError("silent")
-
-    with pytest.raises(TimeoutError, match="silent"):
-        begin_long(LARGE * 5, 100).long_body(broken)
+@pytest.mark.parametrize("answer", [head()[:-1], b"", head(f"X: {'y' * 70_000}")[:-2] + b"y" * 70_000])
+def test_a_head_that_ends_too_early_or_never_is_an_error(answer: bytes) -> None:
+    source = BytesIO(answer)
+    with pytest.raises(ConnectionError, match="expected "):
+        read_head(lambda: source.read(1_000))
 
 
 def test_a_body_without_a_length_ends_with_its_connection() -> None:

@@ -12,7 +12,7 @@ from botocore.auth import SigV4Auth
 from botocore.awsrequest import AWSRequest
 from botocore.credentials import ReadOnlyCredentials
 
-from kinesis_spout.kinesis.wire.sigv4 import Place, Scope, SigningSecond
+from kinesis_spout.kinesis.wire.sigv4 import RequestTemplate, Scope, SigningSecond
 
 SUITE = ReadOnlyCredentials("AKIDEXAMPLE", "wJalrXUtnFEMI/K7MDENG+bPxRfiCYEXAMPLEKEY", None)
 SUITE_TIME = timegm((2015, 8, 30, 12, 36, 0))
@@ -51,9 +51,9 @@ PUBLISHED = {
 @pytest.mark.parametrize("name", PUBLISHED)
 def test_signatures_are_those_that_aws_published(name: str) -> None:
     (method, target, headers, body), signed, signature = PUBLISHED[name]
-    place = Place(method, target, headers, Scope("us-east-1", "service"))
+    template = RequestTemplate(method, target, headers, Scope("us-east-1", "service"))
 
-    assert SigningSecond(place, SUITE, SUITE_TIME).authorization(body) == (
+    assert SigningSecond(template, SUITE, SUITE_TIME).authorization(body) == (
         "AWS4-HMAC-SHA256 Credential=AKIDEXAMPLE/20150830/us-east-1/service/aws4_request, "
         f"SignedHeaders={signed}, Signature={signature}"
     )
@@ -73,12 +73,12 @@ def test_thousands_of_requests_are_signed_as_botocore_signs_them(monkeypatch: py
             chance.choice((None, _text(chance, string.ascii_letters + "/+=", 300))),
         )
         scope = Scope(chance.choice(("us-east-1", "cn-north-1", "eu-isoe-west-1")), "kinesis")
-        place, url = _random_place(chance, scope)
+        template, url = _random_place(chance, scope)
         body = chance.randbytes(chance.randrange(400))
-        request = AWSRequest(place.method, url, headers=dict(place.headers), data=body)
+        request = AWSRequest(template.method, url, headers=dict(template.headers), data=body)
         SigV4Auth(credentials, scope.service, scope.region).add_auth(request)
 
-        second = SigningSecond(place, credentials, now)
+        second = SigningSecond(template, credentials, now)
 
         where = f"request {number} of seed {seed}"
         assert second.authorization(body) == request.headers["Authorization"], where
@@ -92,7 +92,7 @@ def _text(chance: random.Random, letters: str, length: int) -> str:
     return "".join(chance.choices(letters, k=chance.randrange(1, length)))
 
 
-def _random_place(chance: random.Random, scope: Scope) -> tuple[Place, str]:
+def _random_place(chance: random.Random, scope: Scope) -> tuple[RequestTemplate, str]:
     host = chance.choice(
         (
             "kinesis.us-east-1.amazonaws.com",
@@ -115,7 +115,7 @@ def _random_place(chance: random.Random, scope: Scope) -> tuple[Place, str]:
     for _ in range(chance.randrange(4)):
         name = _text(chance, string.ascii_lowercase + "-", 12)
         headers.setdefault(f"Z{name}", f" {_text(chance, string.ascii_letters + '  ', 30)} ")
-    return Place("POST", path + query, headers, scope), f"{scheme}://{host}{port}{path}{query}"
+    return RequestTemplate("POST", path + query, headers, scope), f"{scheme}://{host}{port}{path}{query}"
 
 
 def test_the_scope_of_a_request_is_the_one_that_botocore_signed_it_for() -> None:
@@ -139,8 +139,8 @@ def test_a_request_that_is_signed_in_another_way_has_no_scope(other: str) -> Non
 
 
 def test_what_signs_shows_no_secret() -> None:
-    place = Place("POST", "/", HOST, Scope("us-east-1", "kinesis"))
-    second = SigningSecond(place, ReadOnlyCredentials("AKIA", "hush-key", "hush-token"), 0)
+    template = RequestTemplate("POST", "/", HOST, Scope("us-east-1", "kinesis"))
+    second = SigningSecond(template, ReadOnlyCredentials("AKIA", "hush-key", "hush-token"), 0)
 
     assert "hush" not in repr(second)
-    assert "hush" not in f"{place}"
+    assert "hush" not in f"{template}"

@@ -1,6 +1,5 @@
 """Who is trusted over TLS, and what a second connection costs."""
 
-import gc
 import socket
 import ssl
 import threading
@@ -11,10 +10,12 @@ from typing import Any
 
 import pytest
 from botocore.config import Config
+from botocore.exceptions import SSLError
 
-from kinesis_spout.kinesis.credentials import Signing
+from kinesis_spout.kinesis.io_thread import IO
 from kinesis_spout.kinesis.wire.calls import Wire
 from kinesis_spout.kinesis.wire.connections import Connection, Connections
+from kinesis_spout.kinesis.wire.credentials import Signing
 from tests.support.kinesis.own_certificate import own_certificate
 from tests.unit.kinesis.wire.servers import EMPTY, answer_of
 
@@ -82,38 +83,42 @@ def connections(
     return Wire(client, Signing(lambda: None), ca_bundle).connections_to(url)
 
 
-def answered(connection: Connection) -> Connection:
-    connection.begin(b"request", 5.0)
-    reply: Any = connection.advance()
+async def answered(connections: Connections) -> Connection:
+    """Have a new connection answer a call."""
+    connection = await connections.open()
+    reply = await connection.exchange(b"request", 5.0)
     assert reply.body == EMPTY
     return connection
 
 
 def test_a_second_connection_resumes_the_session_of_the_first(server: TlsServer) -> None:
     kept = connections(server, str(server.chain))
-    first = answered(kept.open())
-    kept.give_back(first)
-    kept.give_back(answered(kept.open()))
+
+    async def two() -> None:
+        for _ in range(2):
+            kept.give_back(await answered(kept))
+
+    IO.run(two())
     kept.close()
 
     assert server.resumed == [False, True]
 
 
 def test_a_certificate_of_an_unknown_authority_is_refused(server: TlsServer) -> None:
-    with pytest.raises(ssl.SSLCertVerificationError):
-        connections(server, None).open()
+    with pytest.raises(SSLError, match="CERTIFICATE_VERIFY_FAILED"):
+        IO.run(connections(server, None).open())
 
 
 def test_a_certificate_of_another_host_is_refused(server: TlsServer) -> None:
-    with pytest.raises(ssl.SSLCertVerificationError, match="match"):
-        connections(server, str(server.chain), host="localhost").open()
+    with pytest.raises(SSLError, match="match"):
+        IO.run(connections(server, str(server.chain), host="localhost").open())
 
 
 def test_an_own_certificate_is_shown_to_a_server_that_asks_for_one(server: TlsServer) -> None:
     server.context.verify_mode = ssl.CERT_REQUIRED
     server.context.load_verify_locations(server.chain)
     kept = connections(server, str(server.chain), client_cert=str(server.chain))
-    kept.give_back(answered(kept.open()))
+    kept.give_back(IO.run(answered(kept)))
     kept.close()
 
     assert len(server.certificates) == 1
@@ -124,21 +129,28 @@ def test_what_came_with_the_end_of_an_answer_is_seen_before_the_next_call(server
     long = b"x" * 20_000
     server.answer = answer_of(long) + answer_of(EMPTY)
     kept = connections(server, str(server.chain))
-    connection = kept.open()
-    connection.begin(b"request", 5.0)
-    reply: Any = connection.advance()
-    kept.give_back(connection)
 
-    assert reply.body == long
-    assert kept.kept() is None
+    async def two() -> None:
+        connection = await kept.open()
+        reply = await connection.exchange(b"request", 5.0)
+        kept.give_back(connection)
+        assert reply.body == long
+        assert kept.take() is None
+
+    IO.run(two())
     kept.close()
 
 
-def test_a_client_that_nobody_closes_leaves_no_socket_open(server: TlsServer) -> None:
+def test_closing_leaves_no_socket_open_and_nothing_is_kept_afterwards(server: TlsServer) -> None:
     kept = connections(server, str(server.chain))
-    connection = answered(kept.open())
-    kept.give_back(connection)
-    del kept
-    gc.collect()
 
-    assert connection.fileno() == -1
+    async def one() -> Connection:
+        connection = await answered(kept)
+        kept.give_back(connection)
+        return connection
+
+    before = IO.run(one())
+    kept.close()
+    after = IO.run(one())
+
+    assert [before.is_open, after.is_open] == [False, False]

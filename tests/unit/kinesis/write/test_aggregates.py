@@ -12,11 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kinesis_spout.kinesis.aggregated_record import UserRecord, take_apart
-from kinesis_spout.kinesis.retry_policy import RetryPolicy
+from kinesis_spout.kinesis.retry_policy import CallRetryPolicy
 from kinesis_spout.kinesis.write.hash_key_ranges import hash_key
 from kinesis_spout.kinesis.write.put_records import CallLimits, Entry, PutOrder
 from kinesis_spout.kinesis.write.record_putter import RecordPutter
-from kinesis_spout.model.errors import Throttled
 from kinesis_spout.testing import ManualClock
 from tests.support.kinesis.writable import THROTTLED, Sent, WritableKinesis
 
@@ -24,7 +23,7 @@ pytestmark = pytest.mark.no_second_run
 
 
 def putter(kinesis: WritableKinesis, clock: ManualClock | None = None, **options: Any) -> RecordPutter:
-    retry_policy = RetryPolicy(
+    retry_policy = CallRetryPolicy(
         clock=clock or ManualClock(),
         deadline_seconds=options.pop("deadline_seconds", 60.0),
         jitter=random.Random(1).random,
@@ -167,31 +166,6 @@ def test_open_aggregates_can_be_put_at_any_time() -> None:
     assert sorted(seen(kinesis)) == list(range(10))
 
 
-def test_a_shard_that_throttles_holds_up_only_its_own_aggregates() -> None:
-    kinesis, clock = WritableKinesis(s=4), ManualClock()
-    kinesis.refuses = lambda _stream, shard, _: (
-        THROTTLED if shard == "s-0-1" and clock.monotonic() < 20 else None
-    )
-    to = putter(kinesis, clock, limits=CallLimits(records=5))
-    add(to, 2_000)
-    assert clock.monotonic() == 0
-    assert {sent.shard for sent in taken(kinesis)} == {"s-0-0", "s-0-2", "s-0-3"}
-    drain(to)
-    assert clock.monotonic() >= 20
-    assert sorted(seen(kinesis)) == list(range(2_000))
-    assert to.counts.taken == 2_000
-    assert to.counts.sent > 2_000
-
-
-def test_a_shard_that_takes_nothing_until_the_deadline_is_an_error() -> None:
-    kinesis = WritableKinesis(s=2)
-    kinesis.refuses = lambda _stream, shard, _: THROTTLED if shard == "s-0-1" else None
-    to = putter(kinesis, deadline_seconds=10.0)
-    with pytest.raises(Throttled, match="PutRecords on s, s-0-1 to succeed within 10 s"):
-        add_all(to, 100)
-    assert to.counts.taken == len(seen(kinesis))
-
-
 def test_after_a_split_an_aggregate_of_both_children_is_put_again_whole() -> None:
     kinesis = WritableKinesis(s=1)
     to = putter(kinesis, max_bytes=50_000)
@@ -317,30 +291,15 @@ def test_a_list_that_contradicts_the_answers_does_not_go_round_for_ever() -> Non
     assert set(seen(kinesis)) == set(range(100))
 
 
-def test_a_call_whose_answer_is_lost_is_made_again() -> None:
-    kinesis = WritableKinesis(s=1)
-    errors: list[Exception] = [EndpointConnectionError(endpoint_url="memory:")]
-
-    def lose() -> None:
-        if errors:
-            raise errors.pop()
-
-    kinesis.after_call = lose
-    to = putter(kinesis)
-    add_all(to, 3)
-    assert seen(kinesis) == [0, 1, 2] * 2
-    assert (to.counts.taken, to.counts.sent) == (3, 6)
-
-
 @given(
     seed=st.integers(0, 2**32),
     keys=st.integers(1, 12),
     call=st.integers(1, 8),
-    max_bytes=st.integers(40, 400),
+    max_bytes=st.none() | st.integers(40, 400),
     refused_share=st.sampled_from([0.0, 0.0, 0.3, 0.9]),
 )
 def test_whatever_is_resharded_and_refused_a_consumer_of_single_shards_sees_every_record_once(
-    seed: int, keys: int, call: int, max_bytes: int, refused_share: float
+    seed: int, keys: int, call: int, max_bytes: int | None, refused_share: float
 ) -> None:
     chance, clock = random.Random(seed), ManualClock()
     kinesis = WritableKinesis(s=chance.randint(1, 5))
@@ -358,6 +317,7 @@ def test_whatever_is_resharded_and_refused_a_consumer_of_single_shards_sees_ever
     drain(to)
     assert to.counts.taken == 150
     assert set(seen(kinesis)) == set(range(150))
+    assert max_bytes or len(seen(kinesis)) == 150
     for sent in kinesis.calls:
         in_call: dict[str, list[bytes]] = defaultdict(list)
         for part in (part for record in sent for part in parts(record)):
@@ -396,15 +356,31 @@ def test_ordered_by_key_aggregates_of_different_shards_go_in_one_call() -> None:
     seed=st.integers(0, 2**32),
     keys=st.integers(1, 12),
     call=st.integers(1, 8),
-    max_bytes=st.integers(40, 400),
+    max_bytes=st.none() | st.integers(40, 400),
     refused_share=st.sampled_from([0.0, 0.0, 0.3, 0.9]),
+    lost_share=st.sampled_from([0.0, 0.0, 0.3]),
+    may_list=st.sampled_from([True, True, False]),
 )
 def test_ordered_by_key_whatever_is_refused_or_resharded_the_records_of_a_key_are_seen_in_their_order(
-    seed: int, keys: int, call: int, max_bytes: int, refused_share: float
+    *,
+    seed: int,
+    keys: int,
+    call: int,
+    max_bytes: int | None,
+    refused_share: float,
+    lost_share: float,
+    may_list: bool,
 ) -> None:
     chance, clock = random.Random(seed), ManualClock()
     kinesis = WritableKinesis(s=chance.randint(1, 5))
+    kinesis.may_list = may_list
     kinesis.refuses = lambda *_: THROTTLED if chance.random() < refused_share else None
+
+    def lose() -> None:
+        if chance.random() < lost_share:
+            raise EndpointConnectionError(endpoint_url="memory:")
+
+    kinesis.after_call = lose
     limits = CallLimits(records=call)
     to = putter(kinesis, clock, order=PutOrder.KEY, limits=limits, max_bytes=max_bytes, deadline_seconds=1e9)
     added: dict[str, list[int]] = defaultdict(list)
@@ -422,3 +398,8 @@ def test_ordered_by_key_whatever_is_refused_or_resharded_the_records_of_a_key_ar
         for part in parts_seen:
             first_seen[part.partition_key][int(part.data)] = None  # a resharding makes copies
         assert {key: list(numbers) for key, numbers in first_seen.items()} == added
+    if max_bytes is None:
+        on_stream: dict[str, list[int]] = defaultdict(list)
+        for sent in taken(kinesis):
+            on_stream[sent.key] += seen_in(sent)
+        assert all(numbers == sorted(numbers) for numbers in on_stream.values()), "copies are neighbours"

@@ -1,15 +1,13 @@
 """Everything that is added is put, full call by full call; who throttles holds up nobody else."""
 
 import random
-from collections import defaultdict
 from typing import Any
 
 import pytest
 from botocore.exceptions import EndpointConnectionError
-from hypothesis import given
-from hypothesis import strategies as st
 
-from kinesis_spout.kinesis.retry_policy import RetryPolicy
+from kinesis_spout.kinesis.aggregated_record import UserRecord, take_apart
+from kinesis_spout.kinesis.retry_policy import CallRetryPolicy
 from kinesis_spout.kinesis.write.put_records import COMMON_RECORD_BYTES, CallLimits, Entry, PutOrder
 from kinesis_spout.kinesis.write.record_putter import MAX_BUFFERED_RECORDS, RecordPutter, put_all
 from kinesis_spout.model.errors import AccessDenied, KinesisError, StreamNotFound, Throttled, Unavailable
@@ -28,7 +26,7 @@ def entry(number: int, key: str | None = None) -> Entry:
 
 def putter(kinesis: WritableKinesis, clock: ManualClock, **options: Any) -> RecordPutter:
     deadline = options.pop("deadline_seconds", 60.0)
-    retry_policy = RetryPolicy(clock=clock, deadline_seconds=deadline, jitter=random.Random(1).random)
+    retry_policy = CallRetryPolicy(clock=clock, deadline_seconds=deadline, jitter=random.Random(1).random)
     return RecordPutter(kinesis.client, "s", retry_policy=retry_policy, **options)
 
 
@@ -36,6 +34,13 @@ def add_all(to: RecordPutter, count: int) -> None:
     for number in range(count):
         to.add(entry(number))
     to.drain()
+
+
+def taken(kinesis: WritableKinesis) -> list[int]:
+    """What is on the stream, taken apart."""
+    return [
+        int(part.data) for data in kinesis.taken("s") for part in take_apart(data) or (UserRecord("", data),)
+    ]
 
 
 def test_calls_are_full_and_the_shards_are_not_listed_as_long_as_nothing_is_refused() -> None:
@@ -70,19 +75,20 @@ def test_the_explicit_hash_key_decides_on_the_shard() -> None:
     assert [sent.shard for sent in kinesis.calls[0]] == ["s-0-0", "s-0-1", "s-0-2", "s-0-3"]
 
 
-def test_a_shard_that_throttles_holds_up_only_its_own_records() -> None:
+@pytest.mark.parametrize("aggregate_bytes", [None, 200])
+def test_a_shard_that_throttles_holds_up_only_its_own_records(aggregate_bytes: int | None) -> None:
     kinesis, clock = WritableKinesis(s=4), ManualClock()
     hot = kinesis.shard_of("s", "key-0")
     kinesis.refuses = lambda _stream, shard, _: THROTTLED if shard == hot and clock.monotonic() < 20 else None
-    to = putter(kinesis, clock)
+    to = putter(kinesis, clock, limits=CallLimits(records=50), aggregate_bytes=aggregate_bytes)
     for number in range(4_000):
         to.add(entry(number))
     others = [number for number in range(4_000) if kinesis.shard_of("s", f"key-{number}") != hot]
     assert clock.monotonic() == 0  # the others did not wait
-    assert len(kinesis.taken("s")) > len(others) - 500
+    assert len(taken(kinesis)) > len(others) - 1_000
     to.drain()
     assert clock.monotonic() >= 20
-    assert sorted(map(int, kinesis.taken("s"))) == list(range(4_000))
+    assert sorted(taken(kinesis)) == list(range(4_000))
     assert to.counts.taken == 4_000
     assert to.counts.sent > 4_000
 
@@ -106,10 +112,13 @@ def test_slow_progress_of_a_shard_is_not_given_up() -> None:
     assert kinesis.taken("s") == [str(number).encode() for number in range(50)]
 
 
-def test_a_shard_that_takes_nothing_until_the_deadline_is_an_error_although_others_go_on() -> None:
+@pytest.mark.parametrize("aggregate_bytes", [None, 1_000])
+def test_a_shard_that_takes_nothing_until_the_deadline_is_an_error_although_others_go_on(
+    aggregate_bytes: int | None,
+) -> None:
     kinesis, clock = WritableKinesis(s=2), ManualClock()
     kinesis.refuses = lambda _stream, shard, _: THROTTLED if shard == "s-0-1" else None
-    to = putter(kinesis, clock, deadline_seconds=10.0)
+    to = putter(kinesis, clock, deadline_seconds=10.0, aggregate_bytes=aggregate_bytes)
 
     def add_for_a_day() -> None:
         for number in range(8_640_000):
@@ -118,7 +127,7 @@ def test_a_shard_that_takes_nothing_until_the_deadline_is_an_error_although_othe
 
     with pytest.raises(Throttled, match=r"PutRecords on s, s-0-1 to succeed within 10 s, got \d+ failures"):
         add_for_a_day()
-    assert to.counts.taken == len(kinesis.taken("s"))
+    assert to.counts.taken == len(taken(kinesis))
 
 
 def test_time_that_the_owner_takes_between_records_is_not_counted_against_the_deadline() -> None:
@@ -136,7 +145,8 @@ def test_time_that_the_owner_takes_between_records_is_not_counted_against_the_de
     assert kinesis.taken("s") == [b"0", b"1", b"2"]
 
 
-def test_an_answer_that_is_lost_has_its_call_made_again() -> None:
+@pytest.mark.parametrize("aggregate_bytes", [None, 1_000])
+def test_an_answer_that_is_lost_has_its_call_made_again(aggregate_bytes: int | None) -> None:
     kinesis = WritableKinesis(s=1)
     errors: list[Exception] = [LOST]
 
@@ -145,9 +155,9 @@ def test_an_answer_that_is_lost_has_its_call_made_again() -> None:
             raise errors.pop()
 
     kinesis.after_call = lose
-    to = putter(kinesis, ManualClock())
+    to = putter(kinesis, ManualClock(), aggregate_bytes=aggregate_bytes)
     add_all(to, 3)
-    assert kinesis.taken("s") == [b"0", b"1", b"2"] * 2
+    assert taken(kinesis) == [0, 1, 2] * 2
     assert (to.counts.taken, to.counts.sent) == (3, 6)
 
 
@@ -198,7 +208,10 @@ def test_what_time_does_not_change_is_an_error_at_once(code: str, kind: type[Kin
     assert clock.monotonic() == 0
 
 
-def test_a_large_record_that_the_stream_never_takes_is_given_back_and_the_others_go_on() -> None:
+@pytest.mark.parametrize("order", PutOrder)
+def test_a_large_record_that_the_stream_never_takes_is_given_back_and_the_others_of_its_key_go_on(
+    order: PutOrder,
+) -> None:
     kinesis = WritableKinesis(s=1)
 
     def fail(_stream: str, records: list[dict[str, Any]]) -> None:
@@ -207,10 +220,12 @@ def test_a_large_record_that_the_stream_never_takes_is_given_back_and_the_others
 
     kinesis.before_call = fail
     refused: list[int] = []
-    to = putter(kinesis, ManualClock(), on_refused=lambda entry, _error: refused.append(entry.row))
-    to.add(entry(0))
+    to = putter(
+        kinesis, ManualClock(), order=order, on_refused=lambda entry, _error: refused.append(entry.row)
+    )
+    to.add(entry(0, "k"))
     to.add(Entry("k", bytes(2 * COMMON_RECORD_BYTES), row=1))
-    to.add(entry(2))
+    to.add(entry(2, "k"))
     to.drain()
     assert refused == [1]
     assert kinesis.taken("s") == [b"0", b"2"]
@@ -263,44 +278,8 @@ def test_putting_all_holds_no_more_than_a_task_may() -> None:
             assert given - kinesis.taken_count <= MAX_BUFFERED_RECORDS + 2
             yield entry(number)
 
-    put_all(kinesis.client, "s", entries(), RetryPolicy(clock=clock))
+    put_all(kinesis.client, "s", entries(), CallRetryPolicy(clock=clock))
     assert len(kinesis.taken("s")) == 30_000
-
-
-@given(
-    seed=st.integers(0, 2**32),
-    keys=st.integers(1, 12),
-    shards=st.integers(1, 5),
-    call=st.integers(1, 20),
-    refused_share=st.floats(0, 0.9),
-)
-def test_whatever_is_refused_all_is_put_once_and_no_record_is_sent_before_an_earlier_one_of_its_key(
-    seed: int, keys: int, shards: int, call: int, refused_share: float
-) -> None:
-    chance, clock = random.Random(seed), ManualClock()
-    kinesis = WritableKinesis(s=shards)
-    kinesis.refuses = lambda *_: THROTTLED if chance.random() < refused_share else None
-    to = putter(kinesis, clock, limits=CallLimits(records=call), deadline_seconds=1e9)
-    sequences: dict[str, list[bytes]] = defaultdict(list)
-    for number in range(150):
-        key = f"key-{chance.randrange(keys)}"
-        sequences[key].append(str(number).encode())
-        to.add(entry(number, key))
-        if chance.random() < 0.02:
-            kinesis.reshard("s", chance.randint(1, 5))
-        clock.advance(chance.random() / 10)
-    to.drain()
-    assert sorted(map(int, kinesis.taken("s"))) == list(range(150))
-    missing = {key: list(sequence) for key, sequence in sequences.items()}
-    for sent in kinesis.calls:
-        in_call: dict[str, list[bytes]] = defaultdict(list)
-        for record in sent:
-            in_call[record.key].append(record.data)
-        for key, data in in_call.items():
-            assert missing[key][: len(data)] == data  # the oldest that are not taken, in their order
-        for record in sent:
-            if record.taken:
-                missing[record.key].remove(record.data)
 
 
 # Ordered by key
@@ -338,65 +317,3 @@ def test_ordered_by_key_what_a_refused_record_holds_back_counts_as_waiting() -> 
     assert to.ready_at > clock.monotonic()
     to.drain()
     assert (to.waiting, to.waiting_bytes, to.counts.taken) == (0, 0, 10)
-
-
-def test_ordered_by_key_a_record_that_its_stream_never_takes_does_not_block_its_key() -> None:
-    kinesis = WritableKinesis(s=1)
-
-    def fail(_stream: str, records: list[dict[str, Any]]) -> None:
-        if any(len(record["Data"]) > COMMON_RECORD_BYTES for record in records):
-            raise client_error("ValidationException", "PutRecords")
-
-    kinesis.before_call = fail
-    refused: list[int] = []
-    to = putter(
-        kinesis, ManualClock(), order=PutOrder.KEY, on_refused=lambda entry, _error: refused.append(entry.row)
-    )
-    to.add(entry(0, "k"))
-    to.add(Entry("k", bytes(2 * COMMON_RECORD_BYTES), row=1))
-    to.add(entry(2, "k"))
-    to.drain()
-    assert refused == [1]
-    assert kinesis.taken("s") == [b"0", b"2"]
-    assert (to.counts.taken, to.counts.refused, to.waiting, to.waiting_bytes) == (2, 1, 0, 0)
-
-
-@given(
-    seed=st.integers(0, 2**32),
-    keys=st.integers(1, 12),
-    shards=st.integers(1, 5),
-    call=st.integers(1, 20),
-    refused_share=st.floats(0, 0.9),
-    lost_share=st.sampled_from([0.0, 0.0, 0.3]),
-    may_list=st.booleans(),
-)
-def test_ordered_by_key_whatever_is_refused_or_resharded_the_records_of_a_key_are_taken_in_their_order(
-    *, seed: int, keys: int, shards: int, call: int, refused_share: float, lost_share: float, may_list: bool
-) -> None:
-    chance, clock = random.Random(seed), ManualClock()
-    kinesis = WritableKinesis(s=shards)
-    kinesis.may_list = may_list
-    kinesis.refuses = lambda *_: THROTTLED if chance.random() < refused_share else None
-
-    def lose() -> None:
-        if chance.random() < lost_share:
-            raise LOST
-
-    kinesis.after_call = lose
-    to = putter(kinesis, clock, order=PutOrder.KEY, limits=CallLimits(records=call), deadline_seconds=1e9)
-    added: dict[str, list[int]] = defaultdict(list)
-    for number in range(150):
-        key = f"key-{chance.randrange(keys)}"
-        added[key].append(number)
-        to.add(entry(number, key))
-        if chance.random() < 0.02:
-            kinesis.reshard("s", chance.randint(1, 5))
-        clock.advance(chance.random() / 10)
-    to.drain()
-    on_stream: dict[str, list[int]] = defaultdict(list)
-    for sent in (sent for records in kinesis.calls for sent in records if sent.taken):
-        on_stream[sent.key].append(int(sent.data))
-    for key, numbers in on_stream.items():
-        assert numbers == sorted(numbers)  # a lost answer makes copies, which are neighbours
-        assert sorted(set(numbers)) == added[key]
-    assert sum(map(len, added.values())) == to.counts.taken == len(set(kinesis.taken("s")))

@@ -10,7 +10,7 @@ import pytest
 from kinesis_spout.kinesis.write.put_records import Entry
 from kinesis_spout.model.errors import SpoolDamaged
 from kinesis_spout.producer.spool import DiskSpool
-from kinesis_spout.producer.spool.segment import line_of, lines_in
+from kinesis_spout.producer.spool.spool_file import line_of, lines_in
 
 pytestmark = pytest.mark.no_second_run
 

@@ -11,6 +11,7 @@ import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from math import inf
 from pathlib import Path
 
 import pytest
@@ -18,13 +19,14 @@ import pytest
 from kinesis_spout.kinesis.write.put_records import Entry
 from kinesis_spout.model.errors import InvalidConfig, SpoolDamaged, SpoolError
 from kinesis_spout.producer.spool import DiskSpool, Durability
-from kinesis_spout.producer.spool.folder import network_file_system
-from kinesis_spout.producer.spool.segment import Segment, line_of
+from kinesis_spout.producer.spool.files import SpoolFiles
+from kinesis_spout.producer.spool.folder import SpoolFolder, network_file_system
+from kinesis_spout.producer.spool.spool_file import SpoolFile, fsync, line_of
+from tests.support.waiting import DEADLINE_SECONDS
 
 pytestmark = pytest.mark.no_second_run
 
 ENTRY = Entry("key", b"data")
-DEADLINE_SECONDS = 60.0
 
 
 def opened(
@@ -411,16 +413,82 @@ def test_the_folder_of_another_release_is_refused(tmp_path: Path, version: objec
 
 
 def test_what_a_failed_sync_may_have_lost_is_written_anew_before_more_is_taken(tmp_path: Path) -> None:
-    segment = Segment(tmp_path / "000001.jsonl", 1)
-    segment.make()
-    segment.append([line_of(Entry("key", b"unsynced"))], synced=False)
-    inode = segment.path.stat().st_ino
-    segment.close()  # as a failed sync does: a second one would say that all is well
-    assert not segment.takes_more
-    segment.sync()
-    assert segment.path.stat().st_ino != inode
-    found = Segment(segment.path, 2)
+    file = after_a_failed_sync(tmp_path, b"unsynced")
+    inode = file.path.stat().st_ino
+    assert not file.takes_more
+    file.sync()
+    assert file.path.stat().st_ino != inode
+    found = SpoolFile(file.path, 2, fsync)
     assert [entry.data for _, entry in found.read(10)] == [b"unsynced"]
+
+
+def test_what_a_failed_sync_did_lose_is_told_once_and_the_rest_is_written_anew(tmp_path: Path) -> None:
+    file = after_a_failed_sync(tmp_path, b"before", b"lost", b"after")
+    text = file.path.read_bytes()
+    at = text.index(b'"data"', text.index(b"crc32", 10))
+    file.path.write_bytes(text[:at] + bytes(4) + text[at + 4 :])
+    with pytest.raises(SpoolDamaged, match=r"lost 1 record in '.*000001.jsonl': the disk did not keep"):
+        file.sync()
+    file.sync()
+    found = SpoolFile(file.path, 2, fsync)
+    assert [entry.data for _, entry in found.read(10)] == [b"before", b"after"]
+    assert (file.unconfirmed, file.damaged) == (2, 1)
+
+
+def after_a_failed_sync(tmp_path: Path, *data: bytes) -> SpoolFile:
+    file = SpoolFile(tmp_path / "000001.jsonl", 1, fsync)
+    file.make()
+    file.append([line_of(Entry("key", each)) for each in data], synced=False)
+    file.close()  # as a failed sync does: a second one would say that all is well
+    return file
+
+
+@pytest.mark.parametrize(
+    ("unsynced_most", "appended", "unsynced_after"),
+    [
+        (0, [1, 3, 1], [0, 0, 0]),
+        (4, [1, 3, 1, 5, 3, 2], [1, 4, 1, 0, 3, 2]),
+        (inf, [1, 3, 1], [1, 4, 5]),
+    ],
+)
+def test_no_more_records_are_unsynced_than_may_be(
+    tmp_path: Path, unsynced_most: float, appended: list[int], unsynced_after: list[int]
+) -> None:
+    synced: list[int] = []
+    folder = SpoolFolder(tmp_path)
+    folder.open("orders")
+    files = SpoolFiles(
+        folder,
+        unsynced_most=unsynced_most,
+        max_bytes=inf,
+        fsync=lambda descriptor: synced.append(os.fstat(descriptor).st_size),
+    )
+    ends, seen = [0], []
+    for count in appended:
+        lines = [line_of(ENTRY)] * count
+        files.store(lines)
+        ends.append(ends[-1] + sum(map(len, lines)))
+        on_disk = max([size for size in synced if size in range(ends[-1] + 1)], default=0)
+        seen.append((ends[-1] - on_disk) // len(lines[0]))
+    assert seen == unsynced_after
+    files.close()
+    assert synced[-1] == ends[-1] or not unsynced_after[-1]
+
+
+def test_a_folder_that_cannot_be_taken_over_keeps_no_other_from_it_and_is_not_held(tmp_path: Path) -> None:
+    for data in (b"first", b"second"):
+        with opened(tmp_path) as spool:
+            spool.append(Entry("key", data))
+    first, second = sorted((tmp_path / "spool").glob("*.spool"))
+    in_the_way = first / "000002.jsonl.new"
+    in_the_way.mkdir()
+    with opened(tmp_path) as spool:
+        assert [record.entry.data for record in spool.recovered(10)] == [b"second"]
+        with pytest.raises(SpoolError, match=r"Is a directory|Operation not permitted"):
+            spool.recovered(10)
+        in_the_way.rmdir()
+        assert left_in(tmp_path) == [b"first"], "another may have it"
+    assert second.exists(), "nothing was confirmed"
 
 
 def test_a_folder_that_cannot_be_marked_for_a_full_disk_is_left_empty(

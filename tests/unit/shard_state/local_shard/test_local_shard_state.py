@@ -17,7 +17,6 @@ from shard_state import (
     RecordState,
     Retry,
     RetryPolicy,
-    RunBounds,
     SequenceNumber,
     Shard,
     ShardPhase,
@@ -407,45 +406,6 @@ class TestReading:
         assert [emission.deliver for emission in emit(again, 2, 3)] == [True, True]
         assert again.checkpoint("").holes == ()
         assert again.is_dirty
-
-
-class TestRunsOfFreshRecords:
-    """``run_room`` tells when a look at each record may be left out."""
-
-    def test_there_is_room_up_to_the_congestion_of_the_shard(self) -> None:
-        state = owned(capacity=Capacity(records=20, holes=100))
-        assert state.run_room(0.0) == 15
-        emit(state, *range(10))
-        assert state.run_room(0.0) == 5
-        emit(state, *range(10, 20))
-        assert state.run_room(0.0) == 0
-
-    def test_there_is_none_until_what_was_finished_and_counted_before_a_restart_is_behind(self) -> None:
-        stored = replace(FRESH, base=n(1), holes=((n(3), n(4)),), anchor=n(2), attempts=((n(6), 2),))
-        state = owned(stored)
-        for number in range(2, 7):
-            assert state.run_room(0.0) == 0
-            emit(state, number)
-        assert state.run_room(0.0) > 0
-
-    @pytest.mark.parametrize(
-        ("order", "now", "has_room"), [("shard", 0, False), ("key", 9, True), ("key", 10, False)]
-    )
-    def test_in_an_order_what_failed_comes_first(self, order: str, now: float, *, has_room: bool) -> None:
-        state = owned(order=Order(order))
-        emit(state, 1, key="a")
-        fail(state, 1, partition_key="a")
-        assert (state.run_room(now) > 0) is has_room
-
-    def test_there_is_none_at_the_end_and_before_a_bound(self) -> None:
-        state = owned()
-        state.end_read()
-        assert state.run_room(0.0) == 0
-        bounded = owned()
-        bounded.bound = RunBounds.of(Position.latest(), {}, began_at=0.0, margin_seconds=5.0).of_shard(
-            "shard-0"
-        )
-        assert bounded.run_room(0.0) == 0
 
 
 class TestAttempts:

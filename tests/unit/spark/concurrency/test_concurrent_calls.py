@@ -17,11 +17,10 @@ from kinesis_spout.spark.concurrency.record_schedule import RecordSchedule, RunR
 from kinesis_spout.spark.tasks.handlers import record_handler
 from kinesis_spout.spark.tasks.journal import SliceNotes
 from tests.support import threads
-from tests.support.waiting import wait_until
+from tests.support.waiting import DEADLINE_SECONDS, wait_until
 
 pytestmark = pytest.mark.no_second_run
 
-PATIENCE_SECONDS = 120.0
 NAMES = ("kinesis-spout-handler", "kinesis-spout-handler-loop")
 
 
@@ -58,7 +57,7 @@ class Meeting:
     """Lets those who come wait for each other, until so many are there. Thread-safe. Mutable."""
 
     def __init__(self, expected: int) -> None:
-        self._barrier = threading.Barrier(expected, timeout=PATIENCE_SECONDS)
+        self._barrier = threading.Barrier(expected, timeout=DEADLINE_SECONDS)
         self._lock = threading.Lock()
         self.here = self.most = 0
 
@@ -89,7 +88,7 @@ class AsyncMeeting:
             self._all.set_result(None)
             self._all = None
         else:
-            await asyncio.wait_for(asyncio.shield(self._all), PATIENCE_SECONDS)
+            await asyncio.wait_for(asyncio.shield(self._all), DEADLINE_SECONDS)
         self.here -= 1
 
 
@@ -173,7 +172,7 @@ def test_no_record_begins_when_nobody_waits_for_it_any_more(timeout_seconds: flo
         if number == 3:
             gone.set()
         if number >= 3:
-            asked.wait(PATIENCE_SECONDS)
+            asked.wait(DEADLINE_SECONDS)
 
     asked = threading.Event()
 
@@ -243,7 +242,7 @@ def test_a_thread_that_times_out_fails_its_record_and_another_takes_its_place() 
 
     def handle(number: int) -> None:
         if number == 0:
-            assert released.wait(PATIENCE_SECONDS)
+            assert released.wait(DEADLINE_SECONDS)
             late.append(number)
 
     calls = calls_of(handle, 1, 1.0)
@@ -270,7 +269,7 @@ def abandoned(calls: ConcurrentCalls) -> int:
 
 def test_no_more_threads_are_abandoned_than_may_be_under_way() -> None:
     released = threading.Event()
-    calls = calls_of(lambda _: released.wait(PATIENCE_SECONDS), 2, 0.02)
+    calls = calls_of(lambda _: released.wait(DEADLINE_SECONDS), 2, 0.02)
     run = RecordSchedule(5, RunRules(concurrency=2), SliceNotes(None, 0), bytearray(5))
     task = threading.Thread(target=lambda: calls(run, records(5), lambda: False))
     task.start()
@@ -283,7 +282,7 @@ def test_no_more_threads_are_abandoned_than_may_be_under_way() -> None:
     assert run.under_way == stuck
     assert len(threads.named(NAMES[0])) == 4
     released.set()
-    task.join(PATIENCE_SECONDS)
+    task.join(DEADLINE_SECONDS)
 
     assert run.is_over
     assert run.begun == run.ended_count == 5
@@ -325,7 +324,7 @@ def test_a_coroutine_that_times_out_is_cancelled_and_fails_its_record() -> None:
     async def handle(number: int) -> None:
         if number == 1:
             try:
-                await asyncio.sleep(PATIENCE_SECONDS)
+                await asyncio.sleep(DEADLINE_SECONDS)
             except asyncio.CancelledError:
                 ended.append("cancelled")
                 raise
@@ -344,7 +343,7 @@ def test_a_coroutine_that_times_out_is_cancelled_and_fails_its_record() -> None:
 def test_a_coroutine_that_takes_no_notice_of_its_cancellation_fails_all_the_same() -> None:
     async def handle(_: int) -> None:
         with pytest.raises(asyncio.CancelledError):
-            await asyncio.sleep(PATIENCE_SECONDS)
+            await asyncio.sleep(DEADLINE_SECONDS)
 
     assert errors(carry_out(calls_of(handle, 2, 0.05), 1)) == {
         0: "timed out after 0.05 s (record_timeout_seconds)"

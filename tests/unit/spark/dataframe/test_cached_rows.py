@@ -10,7 +10,7 @@ import pytest
 from pyspark import Accumulator, SparkConf, SparkContext
 
 from kinesis_spout.kinesis.aggregated_record import UserRecord
-from kinesis_spout.kinesis.pace import Pace
+from kinesis_spout.kinesis.pace import ReadPace
 from kinesis_spout.model.columns import HANDLED_SCHEMA
 from kinesis_spout.model.errors import HandlerKilledWorker, InvalidConfig
 from kinesis_spout.model.handler import Failure
@@ -117,7 +117,7 @@ class World:
 @pytest.fixture
 def world(monkeypatch: pytest.MonkeyPatch) -> World:
     # The read limits of a shard are no business of these tests.
-    monkeypatch.setattr(Pace, "seconds_for", lambda *_: 0.0)
+    monkeypatch.setattr(ReadPace, "seconds_for", lambda *_: 0.0)
     return World()
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, cast
 import pytest
 
 from kinesis_spout.kinesis import PollingShardGetter
-from kinesis_spout.kinesis.pace import ApplicationBudget, Pace, ShardPaces
+from kinesis_spout.kinesis.pace import ApplicationBudget, ReadPace, ShardPaces
 from kinesis_spout.model.clock import SystemClock
 from kinesis_spout.model.errors import (
     AccessDenied,
@@ -148,7 +148,7 @@ def test_executors_are_told_the_pace_and_what_they_have_read_is_paid_for(world: 
 
     diary.until(texts(50))
 
-    assert running.runner.slices(SliceKind.READ)[0].cursor.pace == Pace(bytes_per_second=10)
+    assert running.runner.slices(SliceKind.READ)[0].cursor.pace == ReadPace(bytes_per_second=10)
     wait_until(lambda: paces.of(FIRST).ready_at > begun_at + 14, "150 bytes and their keys are paid for")
     assert running.consumer.ports.paces.not_before(FIRST) > SystemClock().time()
 

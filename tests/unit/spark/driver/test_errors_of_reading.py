@@ -29,11 +29,12 @@ def test_access_denied_before_anything_was_read_ends_the_query(world: EngineWorl
 
 
 def test_a_query_that_an_error_ended_leaves_no_thread_that_polls(world: EngineWorld) -> None:
+    before = threads.named("kinesis-io")
     world.stream.fail_next(AccessDenied("never had it"), times=100)
     running = world.start(Diary())
     wait_until(lambda: not running.query.isActive, "the query ends")
 
-    wait_until(lambda: not threads.named("kinesis-spout-fetch"), "the threads that polled end")
+    wait_until(lambda: threads.named("kinesis-io") <= before, "the threads that polled end")
 
 
 def test_a_key_that_is_refused_ends_no_query_and_is_said_once(

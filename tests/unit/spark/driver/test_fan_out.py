@@ -7,9 +7,8 @@ import pytest
 
 from kinesis_spout.testing import InMemoryStream
 from shard_state import SliceKind
-from tests.support.kinesis.fan_out.pushed_stream import serve, subscribed
-from tests.support.kinesis.fan_out.server import FanOutServer
-from tests.support.kinesis.fan_out.service import PushFault
+from tests.support.kinesis.pushed_stream import FanOutServer, serve, subscribed
+from tests.support.kinesis.unkind.behaviours import Behaviour
 from tests.unit.spark.driver.world import FIRST, Diary, EngineWorld, StreamClient
 
 DRIVER_READS = {"driver_reads_all": True, "poll_seconds": 1.0, "idle_poll_seconds": 1.0}
@@ -23,7 +22,7 @@ def world(fan_out_server: FanOutServer) -> Iterator[EngineWorld]:
         world.stream = InMemoryStream("orders")  # time is real: sockets do not wait for a test
         world.client = StreamClient(world.stream)
         service = serve(world.stream, fan_out_server, opened)
-        service.push_faults.extend([PushFault.CUT] * 2)
+        service.push(Behaviour.CUT, times=2)
         world.fresh_getter = subscribed(world.stream, fan_out_server, opened).getter
         yield world
         world.close()

@@ -2,7 +2,7 @@
 
 import pytest
 
-from kinesis_spout.kinesis.pace import Pace
+from kinesis_spout.kinesis.pace import ReadPace
 from kinesis_spout.model.record import Record
 from tests.support.waiting import wait_until
 from tests.unit.spark.driver.world import EngineWorld
@@ -13,7 +13,7 @@ LARGEST = [bytes([number]) * (10 * 1024 * 1024) for number in range(3)]
 def test_with_buffers_smaller_than_one_each_is_delivered_and_the_failed_one_dead_lettered(
     world: EngineWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(Pace, "seconds_for", lambda *_: 0.2)  # waits in real time here
+    monkeypatch.setattr(ReadPace, "seconds_for", lambda *_: 0.2)  # waits in real time here
     for data in LARGEST:
         world.stream.put(data)
     delivered: list[int] = []

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import pytest
 
 from kinesis_spout.consumer import consumer_log
-from kinesis_spout.model.dead_letter import DeadLetter
+from kinesis_spout.model.record import DeadLetter
 from kinesis_spout.testing import InMemoryDeadLetterSink
 from tests.support.waiting import wait_until
 from tests.unit.spark.driver.world import Diary, EngineWorld

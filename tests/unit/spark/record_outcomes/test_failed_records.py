@@ -2,10 +2,9 @@ from typing import Any
 
 import pytest
 
-from kinesis_spout.model.dead_letter import DeadLetter
 from kinesis_spout.model.errors import InvalidConfig
 from kinesis_spout.model.handler import RaisedAt
-from kinesis_spout.model.record import Record
+from kinesis_spout.model.record import DeadLetter, Record
 from kinesis_spout.settings import SpoutConfig
 from kinesis_spout.spark.record_outcomes import FailedRecords
 from kinesis_spout.spark.tasks.work import Unfinished, WorkResult

@@ -21,12 +21,11 @@ from kinesis_spout.spark.tasks.task import run_slices
 from kinesis_spout.spark.tasks.work import WorkResult, WorkSlice
 from kinesis_spout.testing import InMemoryStream, ManualClock
 from shard_state import Fate, Order, SliceKind, SlicePlan
+from tests.support.waiting import DEADLINE_SECONDS
 from tests.unit.spark.driver.world import StreamClient, task_settings
 from tests.unit.spark.tasks.slices import NEVER, Handler, number_of, plan, records, seq
 
 pytestmark = pytest.mark.no_second_run
-
-PATIENCE_SECONDS = 120.0
 
 
 def concurrent(handler: Callable[[Record], Any], concurrency: int = 4) -> ConcurrentCalls:
@@ -145,7 +144,7 @@ class DyingTask:
             number = number_of(record)
             if number == failing:
                 raise ValueError("no")
-            if number in together and entered.wait(PATIENCE_SECONDS) == 0:
+            if number in together and entered.wait(DEADLINE_SECONDS) == 0:
                 os._exit(3)
             if number in together:
                 threading.Event().wait()

@@ -10,7 +10,7 @@ from urllib.parse import quote
 import pytest
 from moto.server import ThreadedMotoServer
 
-from kinesis_spout.kinesis.retry_policy import RetryPolicy
+from kinesis_spout.kinesis.retry_policy import CallRetryPolicy
 from kinesis_spout.model.clock import SystemClock
 from kinesis_spout.model.errors import StateUnavailable, StateUnreadable
 from kinesis_spout.spark.driver import query as driver_query
@@ -55,7 +55,7 @@ def start(monkeypatch: pytest.MonkeyPatch) -> Iterator[Start]:
         worlds.append(world)
         return world
 
-    short = RetryPolicy(
+    short = CallRetryPolicy(
         deadline_seconds=0.1, first_backoff_seconds=0.05, backoff_cap_seconds=0.05, clock=SystemClock()
     )
     monkeypatch.setattr(partition, "_RETRY_POLICY", short)

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from kinesis_spout.kinesis.retry_policy import RetryPolicy
+from kinesis_spout.kinesis.retry_policy import CallRetryPolicy
 from kinesis_spout.model.errors import StateUnavailable, StateUnreadable
 from kinesis_spout.storm.state import partition
 from kinesis_spout.storm.state.files import StateFiles
@@ -89,7 +89,7 @@ class Unsteady:
 @pytest.fixture
 def storage(monkeypatch: pytest.MonkeyPatch) -> Unsteady:
     clock = ManualClock()
-    retry_policy = RetryPolicy(
+    retry_policy = CallRetryPolicy(
         deadline_seconds=20.0, first_backoff_seconds=0.2, backoff_cap_seconds=3.0, clock=clock
     )
     monkeypatch.setattr(partition, "_RETRY_POLICY", retry_policy)

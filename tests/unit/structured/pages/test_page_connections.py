@@ -11,7 +11,7 @@ import pytest
 from kinesis_spout.model.columns import SCHEMA
 from kinesis_spout.processes import keyed_connections
 from kinesis_spout.structured.pages import page_channel, page_server
-from kinesis_spout.structured.pages.page_buffer import PageBuffer, Segment, StoredPage
+from kinesis_spout.structured.pages.page_buffer import PageBuffer, PageSegment, StoredPage
 from kinesis_spout.structured.pages.page_channel import PageChannel, fetch_segments
 from kinesis_spout.structured.pages.page_server import ConnectionSlots, PageServer
 from tests.support.waiting import wait_until
@@ -41,7 +41,7 @@ def started(served: ExitStack, buffer: PageBuffer, **settings: int) -> PageServe
     return server
 
 
-def fetched(server: PageServer, *segments: Segment) -> list[list[int]]:
+def fetched(server: PageServer, *segments: PageSegment) -> list[list[int]]:
     batches = fetch_segments(server.address, segments, SCHEMA, rows_at_once=10)
     return [sequences_of(batch) for batch in batches]
 
@@ -55,7 +55,7 @@ def worker(served: ExitStack, server: PageServer) -> PageChannel:
     """Connect as a worker of its own, and have a page."""
     channel = PageChannel.connected(server.address, wait_seconds=30)
     served.callback(channel.close)
-    channel.ask([Segment(0, 0, 1)], 1)
+    channel.ask([PageSegment(0, 0, 1)], 1)
     assert channel.receive_buffer().size
     return channel
 
@@ -80,7 +80,7 @@ def test_however_many_connect_it_has_a_bounded_number_of_threads_and_tasks_get_t
     for _ in range(MANY):
         stranger(served, server)
         most = max(most, threads() - before)
-    assert fetched(server, Segment(0, 0, 2)) == [[0, 1]]
+    assert fetched(server, PageSegment(0, 0, 2)) == [[0, 1]]
     assert max(most, threads() - before) <= page_server.MAX_CONNECTIONS < MANY
 
 
@@ -106,7 +106,7 @@ def test_a_worker_without_requests_loses_its_connection_and_gets_its_next_pages_
     )  # a busy machine asks for its page later than at once
     server = started(served, buffer)
     for row in range(3):
-        assert fetched(server, Segment(0, row, 1)) == [[row]]
+        assert fetched(server, PageSegment(0, row, 1)) == [[row]]
         wait_until(lambda: not server._slots._taken, "the server to end the connection")
     assert [record for record in caplog.records if record.name == page_channel.__name__] == []
 
@@ -116,7 +116,7 @@ def test_a_stranger_is_ended_for_a_task(served: ExitStack, buffer: PageBuffer) -
     silent = stranger(served, server)
     # It came by another socket than a task does, whose turn may be before.
     wait_until(lambda: bool(server._slots._taken), "the stranger to have its place")
-    assert fetched(server, Segment(0, 0, 1)) == [[0]]
+    assert fetched(server, PageSegment(0, 0, 1)) == [[0]]
     assert has_ended(silent)
 
 
@@ -137,14 +137,14 @@ def test_where_all_are_at_work_further_tasks_read_kinesis_which_is_said_once(
     served.callback(server.close)
     busy = PageChannel.connected(server.address, wait_seconds=30)
     served.callback(busy.close)
-    busy.ask([Segment(0, 0, 1)], 1)
+    busy.ask([PageSegment(0, 0, 1)], 1)
     at_work.wait()
     with caplog.at_level(logging.WARNING):
-        assert [fetched(server, Segment(0, 0, 1)) for _ in range(3)] == [[], [], []]
+        assert [fetched(server, PageSegment(0, 0, 1)) for _ in range(3)] == [[], [], []]
     assert len([record for record in caplog.records if "which is the most it serves" in record.message]) == 1
     may_go_on.set()
     assert busy.receive_buffer().size
-    wait_until(lambda: fetched(server, Segment(0, 0, 1)) == [[0]], "the one that is done to make room")
+    wait_until(lambda: fetched(server, PageSegment(0, 0, 1)) == [[0]], "the one that is done to make room")
 
 
 # Which one goes

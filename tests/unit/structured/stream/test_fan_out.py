@@ -6,8 +6,7 @@ from contextlib import ExitStack
 import pytest
 
 from kinesis_spout.testing import InMemoryStream
-from tests.support.kinesis.fan_out.pushed_stream import PushingClient, serve
-from tests.support.kinesis.fan_out.server import FanOutServer
+from tests.support.kinesis.pushed_stream import FanOutServer, PushingClient, serve
 from tests.support.waiting import wait_until
 from tests.unit.structured import spark_in_memory
 from tests.unit.structured.spark_in_memory import Row, SparkInMemory, options
@@ -83,8 +82,8 @@ def test_a_query_that_stops_ends_its_subscriptions(pushed: Pushed) -> None:
     spark = pushed.query()
     pushed.put(0, 10)
     until_rows(spark, 10)
-    assert pushed.service._pushing
+    assert pushed.service.is_pushing
 
     spark.stop()
 
-    wait_until(lambda: not pushed.service._pushing, "the subscriptions to end")
+    wait_until(lambda: not pushed.service.is_pushing, "the subscriptions to end")

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from kinesis_spout.kinesis.pace import Pace
+from kinesis_spout.kinesis.pace import ReadPace
 from kinesis_spout.testing import InMemoryStream
 from tests.support.waiting import wait_until
 from tests.unit.structured.spark_in_memory import Batch, SparkInMemory, options
@@ -15,7 +15,7 @@ LARGEST = [bytes([number]) * (10 * 1024 * 1024) for number in range(3)]
 
 @pytest.fixture
 def spark(monkeypatch: pytest.MonkeyPatch) -> Iterator[SparkInMemory]:
-    monkeypatch.setattr(Pace, "seconds_for", lambda *_: 0.2)  # waits in real time here
+    monkeypatch.setattr(ReadPace, "seconds_for", lambda *_: 0.2)  # waits in real time here
     stream = InMemoryStream()
     for data in LARGEST:
         stream.put(data)

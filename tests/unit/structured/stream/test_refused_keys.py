@@ -4,7 +4,7 @@ import threading
 from typing import Any, cast
 
 from kinesis_spout.kinesis import PollingShardGetter, Prefetcher, ReadSettings
-from kinesis_spout.kinesis.read.polling.steps import run_here
+from kinesis_spout.kinesis.io_thread import IO
 from kinesis_spout.kinesis.read.shard_reader import Room
 from kinesis_spout.kinesis.retry_policy import OUTAGE_SECONDS, SLOW_SECONDS, STRAY_SECONDS
 from kinesis_spout.model.errors import KeyUnavailable
@@ -51,12 +51,12 @@ def test_the_shard_is_read_again_slowly_ends_no_query_and_holds_the_others_up_fo
     stream.fail_next(KeyUnavailable("key disabled"), times=4)
     begun = clock.monotonic()
     for failures in range(4):
-        due_at = run_here(fetcher.fetch(), clock)
+        due_at = IO.run(fetcher.fetch())
         assert due_at is not None
         assert due_at - clock.monotonic() >= (SLOW_SECONDS if failures else STRAY_SECONDS)
         assert fetcher.failure is None
         assert fetcher.is_waited_for == (clock.monotonic() - begun < OUTAGE_SECONDS)
         clock.advance(due_at - clock.monotonic())
 
-    run_here(fetcher.fetch(), clock)
+    IO.run(fetcher.fetch())
     assert buffer.bytes_of(("orders", SHARD)) > 0

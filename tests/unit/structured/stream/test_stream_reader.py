@@ -255,29 +255,21 @@ def test_expired_iterators_and_throttles_and_lost_connections_lose_nothing(query
     assert data_of(spark.rows) == Counter(expected)
 
 
-def test_a_trimmed_position_ends_the_query(query: Start) -> None:
+@pytest.mark.parametrize("fails", [True, False])
+def test_a_trimmed_position_ends_the_query_or_is_given_up(query: Start, *, fails: bool) -> None:
     stream = InMemoryStream(clock=ManualClock())  # years behind: no time proves that nothing is missing
     put(stream, 10)
-    spark = query(stream)
+    spark = query(stream, failOnDataLoss=str(fails))
     spark.until_idle()
     spark.stop()
     put(stream, 10, "lost")
     stream.trim(FIRST, stream.records(FIRST)[-5].sequence)
     spark.start()
-    with pytest.raises(DataLoss, match=FIRST):
-        spark.until_idle()
-
-
-def test_a_trimmed_position_may_be_given_up(query: Start) -> None:
-    stream = InMemoryStream(clock=ManualClock())  # years behind: no time proves that nothing is missing
-    put(stream, 10)
-    spark = query(stream, failOnDataLoss="false")
-    spark.until_idle()
-    spark.stop()
-    put(stream, 10, "lost")
-    stream.trim(FIRST, stream.records(FIRST)[-5].sequence)
-    spark.start()
-    assert len(spark.until_idle()) == 4
+    if fails:
+        with pytest.raises(DataLoss, match=FIRST):
+            spark.until_idle()
+    else:
+        assert len(spark.until_idle()) == 4
 
 
 @pytest.mark.parametrize("days_ago", [0, 3])
@@ -339,31 +331,22 @@ def test_a_batch_that_retention_took_some_of_is_not_replayed_short(query: Start)
         spark.trigger()
 
 
-def test_a_recreated_stream_is_noticed(query: Start) -> None:
+@pytest.mark.parametrize("fails", [True, False])
+def test_a_recreated_stream_is_noticed_or_read_from_its_beginning(query: Start, *, fails: bool) -> None:
     stream = InMemoryStream()
     put(stream, 10)
-    spark = query(stream)
+    spark = query(stream, failOnDataLoss=str(fails))
     spark.until_idle()
     spark.stop()
     document = json.loads(spark.offsets[-1])
     document["streams"][stream.name]["created"] -= 3600
     spark.offsets[-1] = json.dumps(document)
     spark.start()
-    with pytest.raises(StreamRecreated, match="checkpointLocation"):
-        spark.trigger()
-
-
-def test_a_recreated_stream_may_be_read_from_its_beginning(query: Start) -> None:
-    stream = InMemoryStream()
-    put(stream, 10)
-    spark = query(stream, failOnDataLoss="false")
-    spark.until_idle()
-    spark.stop()
-    document = json.loads(spark.offsets[-1])
-    document["streams"][stream.name]["created"] -= 3600
-    spark.offsets[-1] = json.dumps(document)
-    spark.start()
-    assert len(spark.until_idle()) == 10
+    if fails:
+        with pytest.raises(StreamRecreated, match="checkpointLocation"):
+            spark.trigger()
+    else:
+        assert len(spark.until_idle()) == 10
 
 
 def test_what_another_source_wrote_is_no_offset(query: Start) -> None:
@@ -460,30 +443,23 @@ def test_at_latest_nobody_waits_for_shards_that_are_closed_already(query: Start)
     assert len(spark.batches) <= 4
 
 
-def test_a_replayed_batch_of_a_shard_that_is_gone_may_be_given_up(query: Start) -> None:
+@pytest.mark.parametrize("fails", [True, False])
+def test_a_replayed_batch_of_a_shard_that_is_gone_is_a_loss_or_given_up(query: Start, *, fails: bool) -> None:
     clock = ManualClock(epoch=1_700_000_000.0)
     stream = InMemoryStream(clock=clock)
     put(stream, 10)
-    spark = query(stream, failOnDataLoss="false")
+    spark = query(stream, failOnDataLoss=str(fails))
     spark.trigger(fail=True)
     stream.split(FIRST)
     clock.advance(25 * 3600.0)
     expected = put(stream, 10, "child")
+    if fails:
+        with pytest.raises(DataLoss, match="failOnDataLoss"):
+            spark.trigger()
+        return
     replayed = spark.next_batch()
     assert replayed.rows == []
     assert data_of(spark.until_idle()) == Counter(expected)
-
-
-def test_a_replayed_batch_of_a_shard_that_is_gone_is_a_loss(query: Start) -> None:
-    clock = ManualClock(epoch=1_700_000_000.0)
-    stream = InMemoryStream(clock=clock)
-    put(stream, 10)
-    spark = query(stream)
-    spark.trigger(fail=True)
-    stream.split(FIRST)
-    clock.advance(25 * 3600.0)
-    with pytest.raises(DataLoss, match="failOnDataLoss"):
-        spark.trigger()
 
 
 def test_too_few_records_do_not_wait_where_their_shard_has_no_more_room(query: Start) -> None:

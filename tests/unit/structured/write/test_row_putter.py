@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from kinesis_spout.kinesis.aggregated_record import UserRecord, take_apart
-from kinesis_spout.kinesis.retry_policy import RetryPolicy
+from kinesis_spout.kinesis.retry_policy import CallRetryPolicy
 from kinesis_spout.kinesis.write.put_records import COMMON_RECORD_BYTES, CallLimits, PutOrder
 from kinesis_spout.kinesis.write.record_putter import MAX_BUFFERED_BYTES, MAX_BUFFERED_RECORDS
 from kinesis_spout.model.errors import AccessDenied, DeadLetterError, Throttled
@@ -41,7 +41,7 @@ class Task:
         rejected = RejectedRows(dead, 3, self.clock)
         self.putter = RowPutter(
             kinesis.client,
-            retry_policy=RetryPolicy(clock=self.clock),
+            retry_policy=CallRetryPolicy(clock=self.clock),
             limits=CallLimits(records=call),
             rejected=rejected,
             order=order,

@@ -11,10 +11,10 @@ from kinesis_spout.kinesis.read.fan_out.subscription_reader import SubscriptionP
 from kinesis_spout.model.errors import KinesisError
 from kinesis_spout.testing import InMemoryStream
 from shard_state import Position
-from tests.support.kinesis.fan_out.pushed_stream import serve, subscribed
-from tests.support.kinesis.fan_out.server import FanOutServer
-from tests.support.kinesis.fan_out.service import FanOutService, PushFault
+from tests.support.kinesis.pushed_stream import FAULTS as PUSH_FAULTS
+from tests.support.kinesis.pushed_stream import FanOutServer, serve, subscribed
 from tests.support.kinesis.streams_under_test import LeapingClock
+from tests.support.kinesis.unkind.behaviours import Behaviour
 from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.no_second_run
@@ -26,7 +26,7 @@ RENEWAL_SECONDS = 0.3
 class Members:
     """Two members of an application, which take shards from each other. Mutable."""
 
-    def __init__(self, stream: InMemoryStream, service: FanOutService, members: list[FanOutStream]) -> None:
+    def __init__(self, stream: InMemoryStream, service: FanOutServer, members: list[FanOutStream]) -> None:
         self._service = service
         self._members = members
         self._getters: dict[str, FanOutShardGetter] = {}
@@ -58,9 +58,9 @@ class Members:
     def suffer(self, drawn: random.Random) -> None:
         """Have something happen to a shard."""
         shard_id = drawn.choice(sorted(self._getters))
-        match drawn.choice(("other member", "taken over", *PushFault)):
-            case PushFault() as fault:
-                self._service.push_faults.append(fault)
+        match drawn.choice(("other member", "taken over", *PUSH_FAULTS)):
+            case Behaviour() as fault:
+                self._service.push(fault)
             case "taken over":
                 self.done["taken over"] += self._service.take_over(shard_id)
             case _:
@@ -91,11 +91,11 @@ def test_each_record_comes_once_and_in_order_whatever_happens_to_subscriptions_d
                 still_open = [shard.shard_id for shard in stream.list_shards() if not shard.closed]
                 stream.split(drawn.choice(still_open))
             world.look()
-            seen = service.counts.total() + len(service.subscriptions)
+            seen = service.counts.total() + len(service.granted)
 
             def has_more(seen: int = seen) -> bool:
                 world.look()
-                return service.counts.total() + len(service.subscriptions) > seen
+                return service.counts.total() + len(service.granted) > seen
 
             wait_until(has_more, "the fault, or a renewal")
         wanted = {

@@ -17,14 +17,14 @@ from kinesis_spout.model.errors import AccessDenied, KinesisError, Unavailable
 from kinesis_spout.model.record import Record
 from kinesis_spout.testing import InMemoryStream
 from shard_state import Position
-from tests.support.kinesis.fan_out.pushed_stream import serve, subscribed
-from tests.support.kinesis.fan_out.server import FanOutServer
-from tests.support.kinesis.fan_out.service import FanOutService, PushFault
+from tests.support.kinesis.pushed_stream import FAULTS, FanOutServer, serve, subscribed
+from tests.support.kinesis.unkind.behaviours import Behaviour
+from tests.support.kinesis.unkind.subscriptions import IN_TIME, IN_USE
+from tests.support.waiting import DEADLINE_SECONDS
 
 pytestmark = [pytest.mark.no_second_run, pytest.mark.usefixtures("each_decoder")]
 
 SHARD = "shardId-000000000000"
-DEADLINE_SECONDS = 120.0
 
 
 class Bench:
@@ -35,7 +35,7 @@ class Bench:
         self.server = server
         self.opened = opened
 
-    def serve(self, **options: Any) -> FanOutService:
+    def serve(self, **options: Any) -> FanOutServer:
         self.service = serve(self.stream, self.server, self.opened, **options)
         return self.service
 
@@ -87,9 +87,9 @@ def numbers(records: list[Record]) -> list[int]:
     return [int(record.data.rstrip(b".")) for record in records]
 
 
-@pytest.mark.parametrize("fault", list(PushFault))
+@pytest.mark.parametrize("fault", FAULTS)
 def test_whatever_happens_to_a_connection_nothing_is_lost_and_nothing_comes_twice(
-    bench: Bench, fault: PushFault
+    bench: Bench, fault: Behaviour
 ) -> None:
     service = bench.serve()
     getter = bench.fan_out().getter(SHARD, Position.trim_horizon())
@@ -97,12 +97,12 @@ def test_whatever_happens_to_a_connection_nothing_is_lost_and_nothing_comes_twic
     records = read_until(getter, lambda got: len(got) == 50)
 
     for round_ in range(1, 6):
-        service.push_faults.append(fault)
+        service.push(fault)
         bench.put(50 * round_, 50 * (round_ + 1))
         records += read_until(getter, lambda got: len(got) == 50, raises=False)
 
     assert numbers(records) == list(range(300))
-    assert service.counts[fault.name] == 5
+    assert service.counts[fault] == 5
 
 
 def test_a_subscription_is_renewed_before_it_ends(bench: Bench) -> None:
@@ -112,12 +112,12 @@ def test_a_subscription_is_renewed_before_it_ends(bench: Bench) -> None:
     bench.put(0, 10)
 
     records = read_until(getter, lambda got: len(got) == 10)
-    made = len(service.subscriptions) + 1  # one more may be on its way, from where the reader was before
-    records += read_until(getter, lambda _: len(service.subscriptions) >= made + 2)
+    made = len(service.granted) + 1  # one more may be on its way, from where the reader was before
+    records += read_until(getter, lambda _: len(service.granted) >= made + 2)
 
     assert numbers(records) == list(range(10))
-    assert service.counts["ended in time"] == 0
-    renewed = service.subscriptions[made : made + 2]
+    assert service.counts[IN_TIME] == 0
+    renewed = service.granted[made : made + 2]
     assert [one["StartingPosition"]["Type"] for one in renewed] == ["AFTER_SEQUENCE_NUMBER"] * 2
     assert fan_out.reader.cuts == 0
 
@@ -128,7 +128,7 @@ def test_a_subscription_that_ends_in_time_is_followed_by_another(bench: Bench) -
     bench.put(0, 10)
 
     def is_enough(got: list[Record]) -> bool:
-        return len(got) == 10 and service.counts["ended in time"] > 3
+        return len(got) == 10 and service.counts[IN_TIME] > 3
 
     records = read_until(getter, is_enough, raises=False)
 
@@ -140,7 +140,7 @@ def test_a_subscription_that_says_nothing_is_replaced(bench: Bench) -> None:
     getter = bench.fan_out(silence_seconds=0.1).getter(SHARD, Position.trim_horizon())
     bench.put(0, 10)
 
-    records = read_until(getter, lambda got: len(got) >= 10 and len(service.subscriptions) > 2, raises=False)
+    records = read_until(getter, lambda got: len(got) >= 10 and len(service.granted) > 2, raises=False)
 
     assert numbers(records) == list(range(10))
 
@@ -161,7 +161,7 @@ def test_a_taken_over_subscription_says_so_and_waits_five_seconds(bench: Bench) 
 
 def test_a_refused_subscription_is_raised_and_tried_again(bench: Bench) -> None:
     service = bench.serve()
-    service.refuse_next.append("InternalFailureException")
+    service.refuse_next("InternalFailureException")
     getter = bench.fan_out().getter(SHARD, Position.trim_horizon())
     bench.put(0, 10)
 
@@ -172,7 +172,7 @@ def test_a_refused_subscription_is_raised_and_tried_again(bench: Bench) -> None:
 
 
 def test_no_permission_is_what_it_is(bench: Bench) -> None:
-    bench.serve().refuse_next.append("AccessDeniedException")
+    bench.serve().refuse_next("AccessDeniedException")
     getter = bench.fan_out().getter(SHARD, Position.trim_horizon())
 
     with pytest.raises(AccessDenied, match="SubscribeToShard of shard 'shardId-000000000000'"):
@@ -192,7 +192,7 @@ def test_a_shard_is_not_subscribed_to_twice_within_five_seconds(bench: Bench) ->
     records = read_until(again, lambda got: len(got) == 10)
 
     assert numbers(records) == list(range(10, 20))
-    assert service.counts["refused as in use"] == 0
+    assert service.counts[IN_USE] == 0
 
 
 def test_a_full_queue_leaves_the_socket_alone_and_others_are_read_on(bench: Bench) -> None:
@@ -224,19 +224,19 @@ def test_a_pause_longer_than_a_subscription_is_survived(bench: Bench) -> None:
     getter.read(1)
 
     def is_quiet() -> bool:
-        return not service._pushing
+        return not service.is_pushing
 
     deadline = time.monotonic() + DEADLINE_SECONDS
     news = threading.Event()
-    while not (service.subscriptions and is_quiet()):
+    while not (service.granted and is_quiet()):
         assert time.monotonic() < deadline
         news.wait(0.02)
-    made = len(service.subscriptions)
+    made = len(service.granted)
 
     records = read_until(getter, lambda got: len(got) == 5000)
 
     assert numbers(records) == list(range(5000))
-    assert len(service.subscriptions) > made
+    assert len(service.granted) > made
 
 
 def test_a_service_without_an_initial_response_is_understood(bench: Bench) -> None:
@@ -256,7 +256,7 @@ def test_a_consumer_that_somebody_ended_is_registered_again(bench: Bench, *, ref
 
     (ended,) = service.consumers.values()
     service.consumers.clear()
-    service.push_faults.append(PushFault.CUT)
+    service.push(Behaviour.CUT)
     bench.put(10, 20)
     records += read_until(getter, lambda got: len(got) == 10, raises=False)
 
@@ -267,11 +267,11 @@ def test_a_consumer_that_somebody_ended_is_registered_again(bench: Bench, *, ref
 def test_a_latest_start_is_pinned_through_every_cut(bench: Bench) -> None:
     service = bench.serve()
     getter = bench.fan_out().getter(SHARD, Position.latest())
-    service.push_faults.extend([PushFault.CUT] * 3)
+    service.push(Behaviour.CUT, times=3)
     bench.put(0, 10)
 
     assert numbers(read_until(getter, lambda got: len(got) == 10, raises=False)) == list(range(10))
-    assert {one["StartingPosition"]["Type"] for one in service.subscriptions} == {"AT_TIMESTAMP"}
+    assert {one["StartingPosition"]["Type"] for one in service.granted} == {"AT_TIMESTAMP"}
 
 
 def test_records_come_as_columns_as_well(bench: Bench) -> None:
@@ -303,7 +303,7 @@ def test_closing_ends_the_connection(bench: Bench) -> None:
     getter.close()
 
     deadline = time.monotonic() + DEADLINE_SECONDS
-    while service._pushing:
+    while service.is_pushing:
         assert time.monotonic() < deadline
         threading.Event().wait(0.02)
     fan_out.close()

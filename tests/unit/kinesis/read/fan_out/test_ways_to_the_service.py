@@ -1,7 +1,6 @@
 """Subscriptions over TLS and through proxies, to a service and through a proxy on loopback."""
 
 import socketserver
-import ssl
 import threading
 import time
 from collections.abc import Iterator
@@ -11,23 +10,19 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from urllib3.util import ssl_
 
-from kinesis_spout.kinesis.calls import ResourceInUse, ResourceNotFound
-from kinesis_spout.kinesis.credentials import Signing
-from kinesis_spout.kinesis.read.fan_out.subscribe_call import PushedSubscriptions, subscribe
-from kinesis_spout.kinesis.wire.calls import Wire
-from kinesis_spout.model.errors import InvalidConfig, KinesisError, Unavailable
+from kinesis_spout.kinesis.calls import ResourceInUse
+from kinesis_spout.kinesis.read.fan_out.subscribe_call import subscribe
+from kinesis_spout.model.errors import KinesisError, Unavailable
 from kinesis_spout.testing import InMemoryStream
 from shard_state import Position
 from tests.support.kinesis.aws_front import Front, front_of
-from tests.support.kinesis.fan_out.pushed_stream import serve, subscribed
-from tests.support.kinesis.fan_out.server import FanOutServer
 from tests.support.kinesis.own_certificate import own_certificate
+from tests.support.kinesis.pushed_stream import FanOutServer, serve, subscribed
+from tests.support.waiting import DEADLINE_SECONDS
 
 SHARD = "shardId-000000000000"
 PASSWORD = "hush-proxy"
-DEADLINE_SECONDS = 120.0
 
 
 @pytest.fixture(scope="module")
@@ -116,36 +111,6 @@ def test_what_tls_has_decrypted_already_is_read_after_a_pause(way: Way) -> None:
     assert way.read(way.trusting(), 500, queue_bytes=20_000) == payloads
 
 
-def test_an_authority_that_is_not_known_is_one_error_that_names_the_setting(way: Way) -> None:
-    way.to_service(tls=True)
-    with pytest.raises(Unavailable, match=r"SubscribeToShard failed: SSL validation failed .*`ca_bundle`"):
-        way.subscribe(way.client())
-
-
-def test_authorities_of_the_environment_that_are_not_there_are_one_error(
-    way: Way, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    way.to_service(tls=True)
-    monkeypatch.setenv("AWS_CA_BUNDLE", "/no/authorities.pem")
-    with pytest.raises(Unavailable, match=r"SubscribeToShard failed: SSL validation failed .*`ca_bundle`"):
-        way.subscribe(way.client())
-
-
-def test_names_are_verified_for_polls_also_where_urllib3_verifies_them_itself(
-    way: Way, certificate: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(ssl_, "HAS_NEVER_CHECK_COMMON_NAME", False)  # as with LibreSSL
-    address = way.to_service(tls=True).url.replace("127.0.0.1", "localhost")
-    client = way.trusting()
-    wire = Wire(client, Signing(lambda: None), str(certificate))
-    PushedSubscriptions(wire)
-    with pytest.raises(ResourceNotFound, match="no such consumer"):
-        way.subscribe(client)
-
-    with pytest.raises(ssl.SSLCertVerificationError, match="Hostname mismatch"):
-        wire.connections_to(address).open()
-
-
 @pytest.mark.parametrize(("reaches", "raised"), [(99, ResourceInUse), (40, Unavailable)])
 def test_an_error_is_read_in_as_many_pieces_as_it_comes(
     reaches: int, raised: type[KinesisError], way: Way
@@ -190,63 +155,3 @@ def test_subscriptions_go_through_a_proxy_and_show_it_the_password(
         assert proxy.actions()[-1] == "SubscribeToShard"
         assert all(seen.target.startswith(way.server.url) for seen in proxy.seen)
     assert all(seen.headers["proxy-authorization"].startswith("Basic ") for seen in proxy.seen)
-
-
-def test_a_service_within_a_tunnel_is_verified(way: Way) -> None:
-    way.to_service(tls=True)
-    proxy = way.proxy()
-    with pytest.raises(Unavailable, match=r"SSL validation failed for https://.*`ca_bundle`"):
-        way.subscribe(way.client(proxy_url=proxy.url))
-    assert proxy.actions() == ["CONNECT"]
-
-
-def test_a_proxy_that_refuses_a_tunnel_is_one_error_with_its_answer(way: Way) -> None:
-    way.to_service(tls=True)
-    with FanOutServer() as no_proxy:
-        client = way.trusting(proxy_url=no_proxy.url.replace("//", f"//user:{PASSWORD}@"))
-        for call in (way.subscribe, lambda client: way.read(client, 1)):
-            with pytest.raises(Unavailable, match=r"proxy URL: .*\(Tunnel .* 501 .*`proxy_url`") as raised:
-                call(client)
-            assert not knows_the_password(raised.value)
-
-
-def test_a_proxy_that_would_not_be_verified_is_a_setting_to_mend(way: Way) -> None:
-    way.to_service(tls=False)
-    with pytest.raises(InvalidConfig, match="proxy_url: expected http:// for the endpoint http://127"):
-        way.trusting(proxy_url="https://127.0.0.1:9")
-
-
-@pytest.mark.parametrize(("scheme", "tls"), [("http", False), ("http", True), ("https", True)])
-def test_a_proxy_that_is_not_there_is_named_without_its_password(way: Way, scheme: str, *, tls: bool) -> None:
-    way.to_service(tls=tls)
-    client = way.trusting(proxy_url=f"{scheme}://user:{PASSWORD}@127.0.0.1:9")
-
-    with pytest.raises(Unavailable, match=r"Failed to connect to proxy URL: .*`proxy_url`") as raised:
-        way.subscribe(client)
-
-    assert not knows_the_password(raised.value)
-
-
-def test_a_proxy_without_tls_that_is_called_with_it_is_one_error(way: Way) -> None:
-    way.to_service(tls=True)
-    proxy = way.proxy()
-    with pytest.raises(Unavailable, match=r"Failed to connect to proxy URL: .*`proxy_url`"):
-        way.subscribe(way.trusting(proxy_url=proxy.url.replace("http:", "https:")))
-
-
-def test_a_service_that_is_not_there_is_named(way: Way) -> None:
-    server = way.to_service(tls=False)
-    client = way.client()
-    server.close()
-    with pytest.raises(Unavailable, match='Could not connect to the endpoint URL: "http://127'):
-        way.subscribe(client)
-
-
-def knows_the_password(error: KinesisError) -> bool:
-    """Whether any text of an error, or of what caused it, shows it."""
-    texts: list[str] = []
-    cause: BaseException | None = error
-    while cause is not None:
-        texts += [str(cause), repr(cause)]
-        cause = cause.__cause__ or cause.__context__
-    return any(PASSWORD in text for text in texts)

@@ -12,7 +12,7 @@ import fcntl
 import os
 import zlib
 from array import array
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -21,13 +21,17 @@ import msgspec
 
 from kinesis_spout.kinesis.write.put_records import Entry
 from kinesis_spout.model.directories import sync_directory
-from kinesis_spout.model.errors import SpoolError
+from kinesis_spout.model.errors import SpoolDamaged, SpoolError
+from kinesis_spout.model.logs import counted
 
 SUFFIX: Final = ".jsonl"
 UNFINISHED: Final = ".new"
 
 _MARK: Final = b'{"crc32":"'
 _BODY_AT: Final = len(_MARK) + 8 + len('",')
+Fsync = Callable[[int], None]
+"""Returns when the disk has what was written to a descriptor."""
+
 _CONFIRMED: Final = b"\t"
 _RUN: Final = 2 * _CONFIRMED
 """Two at once: one may be a wrong bit."""
@@ -52,7 +56,7 @@ def line_of(entry: Entry) -> bytes:
     return b'%b%08x",%b\n' % (_MARK, zlib.crc32(body), body)
 
 
-class Line(NamedTuple):
+class SpoolLine(NamedTuple):
     """A line that is not confirmed."""
 
     start: int
@@ -61,7 +65,7 @@ class Line(NamedTuple):
     """None if it is damaged."""
 
 
-def lines_in(text: bytes) -> Iterator[Line]:
+def lines_in(text: bytes) -> Iterator[SpoolLine]:
     start, was_damaged = 0, False
     while start < len(text):
         found = text.find(b"\n", start)
@@ -75,7 +79,7 @@ def lines_in(text: bytes) -> Iterator[Line]:
         start = end + 1
 
 
-def _lines_between(text: bytes, start: int, end: int) -> Iterator[Line]:
+def _lines_between(text: bytes, start: int, end: int) -> Iterator[SpoolLine]:
     """Yield what is in one line: several, if the end of one is damaged."""
     at = start
     while at < end:
@@ -84,9 +88,9 @@ def _lines_between(text: bytes, start: int, end: int) -> Iterator[Line]:
         closing = text.rfind(b"}", at, to) + 1 or to
         entry = _entry(text[at:closing])
         if entry is not None:
-            yield Line(at, closing, entry)
+            yield SpoolLine(at, closing, entry)
         elif not _is_confirmed(text[at:to]):
-            yield Line(at, to, None)
+            yield SpoolLine(at, to, None)
         at = to
 
 
@@ -102,29 +106,30 @@ def _entry(line: bytes) -> Entry | None:
 
 
 def _is_confirmed(line: bytes) -> bool:
-    """Whether it is overwritten, or was being overwritten when the process or the power ended."""
+    """Return whether it is overwritten, or was being overwritten when the process or the power ended."""
     return _RUN in line or line.startswith(_CONFIRMED) or line.endswith(_CONFIRMED)
 
 
-class Segment:
+class SpoolFile:
     """A file that this process may change, whose records are known by their places in it, from 0. Mutable.
 
     Not thread-safe. Every method raises ``SpoolError`` if the file cannot be read or written now.
     """
 
-    def __init__(self, path: Path, number: int) -> None:
+    def __init__(self, path: Path, number: int, fsync: Fsync) -> None:
         self.path = path
         self.number: Final = number
-        """Of this file in its spool."""
+        """The file's, in its spool."""
+        self._fsync = fsync
         self.size_bytes = 0
         self.unconfirmed = 0
         self.damaged = 0
-        """How many damaged lines were read."""
+        """The number of damaged lines that were read."""
         self._starts = array("Q")
         self._ends = array("Q")
         self._is_owed = bytearray()
         self._owed_bytes = 0
-        self._lines: Iterator[Line] | None = None
+        self._lines: Iterator[SpoolLine] | None = None
         self._descriptor: int | None = None
         self._rewritten_at = 0
 
@@ -144,7 +149,7 @@ class Segment:
 
     @property
     def is_worth_rewriting(self) -> bool:
-        """Whether it is mostly confirmed, and more so than at the last try: the disk may be full."""
+        """True if it is mostly confirmed, and more so than at the last try: the disk may be full."""
         return self.is_mostly_confirmed and self.unconfirmed != self._rewritten_at
 
     def append(self, lines: Sequence[bytes], *, synced: bool) -> int:
@@ -187,7 +192,7 @@ class Segment:
     def _sync(self) -> None:
         assert self._descriptor is not None, "asked before"
         try:
-            _fsync(self._descriptor)
+            self._fsync(self._descriptor)
         except OSError:
             self.close()
             raise
@@ -230,7 +235,11 @@ class Segment:
                 os.close(descriptor)
 
     def rewrite(self) -> None:
-        """Replace the file by one of what is not confirmed."""
+        """Replace the file by one of what is not confirmed.
+
+        Raises:
+            SpoolDamaged: records are damaged, once for each; the others are written. It keeps damaged ones.
+        """
         self._rewritten_at = self.unconfirmed
         unfinished = self.path.with_name(self.path.name + UNFINISHED)
         with translated(self.path):
@@ -241,7 +250,7 @@ class Segment:
                 descriptor = os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
                 try:
                     _write(descriptor, b"".join(lines))
-                    _fsync(descriptor)
+                    self._fsync(descriptor)
                 finally:
                     os.close(descriptor)
                 unfinished.rename(self.path)
@@ -254,6 +263,15 @@ class Segment:
             self.size_bytes += len(line)
         with translated(self.path):
             sync_directory(self.path.parent)
+        damaged = [
+            place for place, line in zip(owed, lines, strict=True) if _entry(line.removesuffix(b"\n")) is None
+        ]
+        if damaged:
+            self.damaged += len(self.forget(damaged))
+            raise SpoolDamaged(
+                f"lost {counted(len(damaged), 'record')} in {str(self.path)!r}: the disk did not keep what was "
+                "written; this producer still puts what it has in memory, but a crash loses it; check the disk"
+            )
 
     def close(self) -> None:
         """Take no more. Idempotent."""
@@ -281,7 +299,8 @@ class Segment:
             yield start, end
 
 
-def _fsync(descriptor: int) -> None:
+def fsync(descriptor: int) -> None:
+    """Return when the disk has the file."""
     whole = getattr(fcntl, "F_FULLFSYNC", None)  # macOS: fsync alone leaves it in the drive's cache
     if whole is None:
         os.fsync(descriptor)

@@ -1,32 +1,27 @@
-"""Runs of records: handed out and acked without the lock, and yet as if each had been decided upon by itself."""
+"""Runs: records of one shard are decided upon together, and each is handed out as if it had been by itself."""
 
 import threading
 import time
-from collections import Counter, deque
-from collections.abc import Callable
-from dataclasses import replace
-from typing import Any
+from collections import Counter
 
 import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from kinesis_spout.consumer.gathering_lock import GatheringLock
 from kinesis_spout.model.errors import KinesisSpoutError
+from kinesis_spout.plain.buffered_shards import RECORDS_PER_RUN
 from kinesis_spout.plain.record_spout import RecordSpout
-from kinesis_spout.plain.stream_tuples import Emitted, StreamTuples
+from kinesis_spout.plain.stream_tuples import Emitted
 from kinesis_spout.testing import (
     InMemoryStream,
-    InMemoryStreams,
     InMemoryZooKeeper,
     ManualClock,
     SteppedSpout,
     in_memory_ports,
 )
-from shard_state import Run, StateManager
-from tests.support.consumer.world import DEADLINE_SECONDS
-from tests.support.waiting import wait_until
+from tests.support.consumer.world import opened
+from tests.support.waiting import DEADLINE_SECONDS, wait_until
 
 pytestmark = pytest.mark.no_second_run
 
@@ -56,9 +51,16 @@ class Scene:
         }
         self.open()
 
+    def put(self, count: int) -> None:
+        """Put numbered records of one key, and have them read."""
+        for number in range(count):
+            self.stream.put(b"%d" % number, "key")
+        self.step()
+
     def open(self) -> None:
+        self.ports = in_memory_ports(self.stream, self.zookeeper)
         self.spout = UnsteppedSpout(
-            ports=in_memory_ports(self.stream, self.zookeeper),
+            ports=self.ports,
             stream="orders",
             app="billing",
             initial_position="trim_horizon",
@@ -87,48 +89,28 @@ class Scene:
         return taken
 
 
-def held_in(spout: RecordSpout) -> int:
-    """How many deliveries the spout would still take an ack of without a look."""
-    return sum(len(each._at_hand._out) for each in spout._opened().current.values())
-
-
-def tuples_of(spout: RecordSpout) -> StreamTuples:
-    return next(iter(spout._opened().current.values()))
-
-
-def interrupted_by(error: type[BaseException]) -> Callable[..., None]:
-    def raises(*_: object) -> None:
-        raise error
-
-    return raises
-
-
-def counted_locks(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """Let each taking of the consumer's lock add a one."""
-    acquired: list[int] = []
-    acquire = GatheringLock.acquire
-
-    def counted(self: GatheringLock, timeout: float = -1) -> bool:
-        acquired.append(1)
-        return acquire(self, timeout)
-
-    monkeypatch.setattr(GatheringLock, "acquire", counted)
-    return acquired
-
-
-def test_most_records_are_handed_out_and_acked_without_the_lock(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_shards_take_turns_run_by_run_and_a_run_has_an_end() -> None:
     scene = Scene()
-    for number in range(400):
-        scene.stream.put(b"%d" % number, "key")
+    for number in range(200):
+        scene.stream.put(b"%d" % number, f"key-{number}")
     scene.step()
-    acquired = counted_locks(monkeypatch)
-    handed_out = 0
-    while (emitted := scene.spout.next_tuple()) is not None:
-        assert scene.spout.ack(emitted.message_id)
-        handed_out += 1
+    shards = [each.values.shard_id for each in scene.take()]
+    turns = [shards[at : at + RECORDS_PER_RUN] for at in range(0, 4 * RECORDS_PER_RUN // 2, RECORDS_PER_RUN)]
+    assert [set(turn) for turn in turns] == [{turns[0][0]}, set(shards) - {turns[0][0]}]
 
-    assert handed_out == 400
-    assert len(acquired) < 200, "a lock for each record would be a thousand"
+
+def test_after_10_ms_it_is_the_turn_of_the_next_shard() -> None:
+    scene = Scene()
+    for number in range(200):
+        scene.stream.put(b"%d" % number, f"key-{number}")
+    scene.step()
+    taken = []
+    for _ in range(10):
+        taken.append(scene.spout.next_tuple())
+        scene.clock.advance(0.011)
+    shards = [each.values.shard_id for each in taken if each is not None]
+    assert len(set(shards[::2])) == len(set(shards[1::2])) == 1
+    assert shards[0] != shards[1]
 
 
 def test_what_was_handed_out_and_acked_is_counted_at_once() -> None:
@@ -147,90 +129,47 @@ def test_what_was_handed_out_and_acked_is_counted_at_once() -> None:
     assert len(scene.take()) == 5
 
 
-def test_a_second_ack_changes_nothing_and_a_late_one_cancels_the_retry() -> None:
+def test_each_delivery_times_out_once_as_long_after_its_hand_out() -> None:
     scene = Scene()
-    scene.stream.put(b"x", "key")
-    scene.step()
-    emitted = scene.spout.next_tuple()
-    assert emitted is not None
-
-    assert scene.spout.fail(emitted.message_id)
-    assert scene.spout.ack(emitted.message_id), "the record was handled, if late"
-    assert not scene.spout.ack(emitted.message_id)
-    assert not scene.spout.fail(emitted.message_id)
-    scene.clock.advance(100.0)
-    assert scene.take() == []
-
-
-def test_a_record_of_a_run_times_out_after_it_was_handed_out() -> None:
-    scene = Scene()
-    for number in range(3):
-        scene.stream.put(b"%d" % number, "key")
-    scene.step()
+    scene.put(3)
     first = scene.spout.next_tuple()
     scene.clock.advance(59.0)
-    second = scene.spout.next_tuple()
+    second, third = scene.take()
     assert first is not None
-    assert second is not None
+    assert scene.spout.ack(third.message_id)
 
     scene.clock.advance(1.5)
-    scene.spout.do_what_is_due()
+    for _ in range(2):
+        scene.spout.do_what_is_due()
+        assert scene.spout.counters.timed_out == 1
     assert not scene.spout.fail(first.message_id), "it has timed out"
     assert scene.spout.fail(second.message_id), "it was handed out 1.5 s ago"
+    scene.clock.advance(60.0)
+    assert {each.values.attempt for each in scene.take()} == {2}
+    scene.clock.advance(60.0)
+    scene.spout.do_what_is_due()
+    assert scene.spout.counters.timed_out == 3, "and so do retries"
 
 
-def test_what_is_out_of_a_run_is_retained_until_it_ends_and_no_longer() -> None:
+def test_what_is_out_is_retained_until_it_ends_and_no_longer() -> None:
     scene = Scene()
     for number in range(100):
         scene.stream.put(b"x" * 97 + b"%03d" % number, "key")
     scene.step()
     taken = scene.take()
-    tuples = next(iter(scene.spout._opened().current.values()))
-    retained = tuples.shards.retained
-
-    def kept() -> tuple[int, int]:
-        """What counts as retained, and what is in memory."""
-        runs = tuples._at_hand._deadlines
-        in_runs = sum(len(record.data) for run in runs for record in run.records)
-        return retained.size_bytes, in_runs + 100 * len(retained)
-
-    with tuples.consumer.lock:
-        assert kept() == (100 * 103, 100 * 100)
+    _, shards = opened(scene.spout)
+    assert shards.retained.size_bytes == 100 * 103
     for each in taken[10:]:
         assert scene.spout.ack(each.message_id)
     assert scene.spout.fail(taken[0].message_id)
-    with tuples.consumer.lock:
-        assert kept() == (10 * 103, 10 * 100)
+    assert (shards.retained.size_bytes, len(shards.retained)) == (10 * 103, 10)
     still_out = scene.spout.record(taken[1].message_id)
     assert still_out is not None
     assert still_out.data == taken[1].values.data
     assert scene.spout.record(taken[99].message_id) is None
     for each in taken[:10]:
         assert scene.spout.ack(each.message_id)
-    with tuples.consumer.lock:
-        assert (kept(), len(tuples._at_hand._deadlines)) == ((0, 0), 0)
-
-
-def test_all_that_is_open_in_a_run_times_out_together_and_once() -> None:
-    scene = Scene()
-    for number in range(200):
-        scene.stream.put(b"%d" % number, "key")
-    scene.step()
-    taken = scene.take()
-    open_ones = taken[::10]
-    for each in taken:
-        assert each in open_ones or scene.spout.ack(each.message_id)
-    scene.clock.advance(59.0)
-    scene.spout.do_what_is_due()
-    assert scene.spout.counters.timed_out == 0
-    scene.clock.advance(1.5)
-    scene.spout.do_what_is_due()
-    scene.spout.do_what_is_due()
-    assert scene.spout.counters.timed_out == 20
-    scene.clock.advance(2.0)
-    again = scene.take()
-    assert {each.values.data for each in again} == {each.values.data for each in open_ones}
-    assert {each.values.attempt for each in again} == {2}
+    assert (shards.retained.size_bytes, len(shards.retained)) == (0, 0)
 
 
 def test_an_ack_by_the_id_of_an_earlier_ownership_finishes_a_record_of_a_run() -> None:
@@ -244,53 +183,6 @@ def test_an_ack_by_the_id_of_an_earlier_ownership_finishes_a_record_of_a_run() -
     assert scene.spout.ack(f"{before}{hash_}7.3"), "the record was handled, whoever owned the shard then"
     assert not scene.spout.ack(emitted.message_id)
     assert not scene.spout.fail(emitted.message_id)
-
-
-def test_a_run_goes_on_behind_single_failures_which_are_due_from_when_they_were_reported(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    scene, runs = Scene(retry_jitter=0.0), 0
-    for number in range(400):
-        scene.stream.put(b"%d" % number, "key")
-    scene.step()
-    emit_run = StateManager.emit_run
-
-    def counted(self: StateManager, shard_id: str, run: Run) -> None:
-        nonlocal runs
-        runs += 1
-        emit_run(self, shard_id, run)
-
-    monkeypatch.setattr(StateManager, "emit_run", counted)
-    failed = []
-    while (emitted := scene.spout.next_tuple()) is not None:
-        if int(emitted.values.data) % 20 == 0:
-            assert scene.spout.fail(emitted.message_id)
-            failed.append(emitted.message_id)
-        else:
-            assert scene.spout.ack(emitted.message_id)
-    scene.clock.advance(1.0)
-    assert len(failed) == len(scene.take()) == 20
-    assert not any(scene.spout.fail(message_id) for message_id in failed), "these deliveries have failed"
-    assert scene.spout.counters.acked == 380
-    assert runs < 12
-
-
-def test_what_was_finished_before_a_restart_is_in_no_run_after_it() -> None:
-    scene = Scene()
-    for number in range(200):
-        scene.stream.put(b"%d" % number, "key")
-    scene.step()
-    for emitted in scene.take():
-        if int(emitted.values.data) % 50 == 7:
-            assert scene.spout.ack(emitted.message_id)
-    scene.spout.close()
-    scene.open()
-
-    again = []
-    for _ in range(10):
-        again += [int(emitted.values.data) for emitted in scene.take()]
-        scene.step()
-    assert sorted(again) == sorted(set(range(200)) - {7, 57, 107, 157})
 
 
 def test_while_everything_fails_few_are_tried_at_a_time_although_runs_of_many_wait() -> None:
@@ -339,40 +231,6 @@ def due_retries(count: int, **others: object) -> tuple[Scene, list[Emitted]]:
     return scene, failed
 
 
-def test_retries_that_are_due_together_are_handed_out_and_acked_without_the_lock(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    scene, _ = due_retries(30)
-    acquired = counted_locks(monkeypatch)
-    again = []
-    while (emitted := scene.spout.next_tuple()) is not None:
-        assert scene.spout.ack(emitted.message_id)
-        again.append(emitted)
-
-    assert [each.values.attempt for each in again] == [2] * 30
-    assert len(acquired) < 30, "a lock for each retry would be more than sixty"
-    assert (scene.spout.counters.retried, scene.spout.counters.acked) == (30, 60)
-
-
-def test_retries_at_hand_wait_on_for_all_who_look_and_come_as_the_same_delivery() -> None:
-    scene, failed = due_retries(5)
-    first = scene.spout.next_tuple()
-    assert first is not None
-    waiting = sum(shard.waiting for shard in scene.spout.shards())
-    in_flight = sum(shard.in_flight for shard in scene.spout.shards())
-
-    assert (waiting, in_flight) == (4, 1)
-    assert scene.spout.counters.retried == 1
-    others = [each for each in failed if each.values.data != first.values.data]
-    still_waiting = scene.spout.record(others[0].message_id)
-    assert still_waiting is not None
-    assert still_waiting.attempt == 1, "it was delivered once"
-    assert {(each.values.data, each.values.attempt) for each in scene.take()} == {
-        (each.values.data, 2) for each in others
-    }
-    assert scene.spout.counters.retried == 5
-
-
 def test_however_few_are_handed_out_at_once_each_retry_has_its_turn() -> None:
     scene = Scene(retry_jitter=0.0, retry_backoff_cap_seconds=1.0, max_spared_seconds=0)
     for number in range(100):
@@ -393,53 +251,7 @@ def test_however_few_are_handed_out_at_once_each_retry_has_its_turn() -> None:
     assert again == [*range(100)] * 5
 
 
-def test_a_late_ack_cancels_a_retry_that_is_at_hand() -> None:
-    scene, failed = due_retries(5)
-    first = scene.spout.next_tuple()
-    assert first is not None
-    late = next(each for each in failed if each.values.data != first.values.data)
-
-    assert scene.spout.ack(late.message_id), "the record was handled, if late"
-    assert late.values.data not in {each.values.data for each in scene.take()}
-    assert not scene.spout.ack(late.message_id)
-
-
-def test_a_late_fail_changes_nothing_of_a_retry_that_is_at_hand() -> None:
-    scene, failed = due_retries(5)
-    first = scene.spout.next_tuple()
-    assert first is not None
-    late = next(each for each in failed if each.values.data != first.values.data)
-
-    assert not scene.spout.fail(late.message_id), "this delivery has failed"
-    assert len(scene.take()) == 4
-
-
-def test_a_retry_times_out_after_it_was_handed_out() -> None:
-    scene, _ = due_retries(2, message_timeout_seconds=60.0)
-    first = scene.spout.next_tuple()
-    scene.clock.advance(0.009)
-    second = scene.spout.next_tuple()
-    assert first is not None
-    assert second is not None
-
-    scene.clock.advance(59.995)
-    scene.spout.do_what_is_due()
-    assert scene.spout.counters.timed_out == 0, "the last was handed out 59.995 s ago"
-    scene.clock.advance(0.01)
-    scene.spout.do_what_is_due()
-    assert scene.spout.counters.timed_out == 2
-
-
-def test_nothing_of_the_retries_at_hand_is_handed_out_of_a_deactivated_spout() -> None:
-    scene, _ = due_retries(5)
-    assert scene.spout.next_tuple() is not None
-    scene.spout.deactivate()
-    assert scene.spout.next_tuple() is None
-    scene.spout.activate()
-    assert [each.values.attempt for each in scene.take()] == [2] * 4
-
-
-def test_a_retry_that_was_at_hand_at_a_crash_has_lost_no_attempt() -> None:
+def test_a_due_retry_that_was_not_handed_out_before_a_crash_has_lost_no_attempt() -> None:
     scene, _ = due_retries(5, retry_limit=1)
     first = scene.spout.next_tuple()
     assert first is not None
@@ -453,20 +265,6 @@ def test_a_retry_that_was_at_hand_at_a_crash_has_lost_no_attempt() -> None:
     assert {each.values.attempt for each in again if each.values.data in {b"%d" % at for at in range(5)}} == {
         2
     }
-
-
-def test_retries_of_a_lost_shard_that_were_at_hand_are_nobodys() -> None:
-    scene, _ = due_retries(5)
-    first = scene.spout.next_tuple()
-    assert first is not None
-    scene.zookeeper.expire(tuples_of(scene.spout).consumer.ports.coordinator.member)
-    again: list[Emitted] = []
-    while len(again) < 5:
-        scene.step()
-        again.extend(scene.take_and_ack())
-    assert not scene.spout.fail(first.message_id)
-    assert len({each.values.data for each in again} & {b"%d" % at for at in range(5)}) == 5
-    assert held_in(scene.spout) == 0
 
 
 def test_a_failed_retry_of_a_key_holds_up_what_waits_behind_it() -> None:
@@ -491,38 +289,24 @@ def test_a_failed_retry_of_a_key_holds_up_what_waits_behind_it() -> None:
     assert retries[2].values.partition_key not in behind
 
 
-def test_a_deactivated_spout_hands_out_nothing_of_a_run_and_an_active_one_goes_on() -> None:
+def test_nothing_more_of_a_run_is_handed_out_of_a_deactivated_spout_or_while_zookeeper_is_silent() -> None:
     scene = Scene()
-    for number in range(10):
-        scene.stream.put(b"%d" % number, "key")
-    scene.step()
+    scene.put(10)
     assert scene.spout.next_tuple() is not None
     scene.spout.deactivate()
     assert scene.spout.next_tuple() is None
     scene.spout.activate()
-    assert len(scene.take()) == 9
-
-
-def test_nothing_of_a_run_is_handed_out_while_zookeeper_is_silent(monkeypatch: pytest.MonkeyPatch) -> None:
-    scene = Scene()
-    for number in range(10):
-        scene.stream.put(b"%d" % number, "key")
-    scene.step()
     assert scene.spout.next_tuple() is not None
-    tuples = next(iter(scene.spout._opened().current.values()))
-    ports, certain = tuples.consumer.ports, False
-    monkeypatch.setattr(tuples._at_hand, "_is_certain", lambda: certain)
-    tuples.consumer.ports = replace(ports)
-    monkeypatch.setattr(ports.coordinator, "is_certain", lambda: certain)
+    scene.ports.coordinator.is_heard = False  # type: ignore[attr-defined] # of the one in memory
+    scene.clock.advance(0.011)
     assert scene.spout.next_tuple() is None
-    certain = True
-    assert len(scene.take()) == 9
+    scene.ports.coordinator.is_heard = True  # type: ignore[attr-defined]
+    assert len(scene.take()) == 8
 
 
 def test_a_delivery_whose_record_is_finished_by_a_late_ack_can_be_acked_no_more() -> None:
     scene = Scene()
-    scene.stream.put(b"x", "key")
-    scene.step()
+    scene.put(1)
     first = scene.spout.next_tuple()
     assert first is not None
     assert scene.spout.fail(first.message_id)
@@ -532,76 +316,36 @@ def test_a_delivery_whose_record_is_finished_by_a_late_ack_can_be_acked_no_more(
 
     assert scene.spout.ack(first.message_id), "the record was handled, if late"
     assert not scene.spout.ack(second.message_id)
-    assert held_in(scene.spout) == 0
+    assert not scene.spout.fail(second.message_id)
 
 
-def test_several_streams_have_runs_too_and_keep_nothing_that_was_acked() -> None:
-    clock = ManualClock()
-    streams = InMemoryStreams(clock=clock)
-    for name in ("orders", "refunds"):
-        streams.create(name)
-        for number in range(200):
-            streams.streams[name].put(b"%d" % number, "key")
-    spout = UnsteppedSpout(
-        ports=streams.process(), stream="orders,refunds", app="billing", initial_position="trim_horizon"
-    )
-    spout.activate()
-    clock.advance(1.0)
-    spout.do_what_is_due()
-    taken = list(iter(spout.next_tuple, None))
-    assert [each.message_id.partition("/")[0] for each in taken[:4]] == ["orders", "refunds"] * 2
-    assert len(taken) == 400
-    for each in taken:
-        assert spout.ack(each.message_id)
-        assert not spout.ack(each.message_id)
-    assert held_in(spout) == 0
-    assert spout.counters.acked == 400
-    spout.close()
-
-
-def test_a_close_between_two_looks_of_another_thread_is_a_closed_spout() -> None:
-    scene = Scene()
-    scene.stream.put(b"x", "key")
-    scene.step()
-    emitted = scene.spout.next_tuple()
-    assert emitted is not None
-    only = scene.spout._only
-    looks = iter([only])
-
-    class Closing(UnsteppedSpout):
-        """The first look at its stream is before ``close``, all others are after it."""
-
-        _only = property(lambda _: next(looks, None), lambda *_: None)
-
-    scene.spout.__class__ = Closing
-    scene.spout.next_tuple()
-    looks = iter([only])
-    assert scene.spout.ack(emitted.message_id)
-    scene.spout.close()
-
-
+@pytest.mark.parametrize("step", ["emit", "ack", "fail"])
 @pytest.mark.parametrize("error", [KeyboardInterrupt, OverflowError])
-def test_an_interrupted_gathering_loses_nothing_and_leaves_the_lock_free(
-    error: type[BaseException], monkeypatch: pytest.MonkeyPatch
+def test_a_step_that_is_interrupted_loses_nothing_and_leaves_the_lock_free(
+    step: str, error: type[BaseException], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     scene = Scene()
-    for number in range(100):
-        scene.stream.put(b"%d" % number, "key")
-    scene.step()
+    scene.put(100)
     acked = set()
     for _ in range(10):
         emitted = scene.spout.next_tuple()
         assert emitted is not None
         scene.spout.ack(emitted.message_id)
         acked.add(emitted.values.data)
+    out = scene.spout.next_tuple()
+    assert out is not None
+    consumer, _ = opened(scene.spout)
+
+    def raises(*_args: object, **_others: object) -> None:
+        raise error
+
     with monkeypatch.context() as patched:
-        patched.setattr(StateManager, "emit_run", interrupted_by(error))
+        patched.setattr(consumer.manager, step, raises)
         with pytest.raises(error):
-            assert scene.spout.counters
-    lock = next(iter(scene.spout._opened().current.values())).consumer.lock
+            scene.spout.next_tuple() if step == "emit" else getattr(scene.spout, step)(out.message_id)
 
     def take() -> None:
-        with lock:
+        with consumer.lock:
             pass
 
     other = threading.Thread(target=take, daemon=True)
@@ -609,100 +353,12 @@ def test_an_interrupted_gathering_loses_nothing_and_leaves_the_lock_free(
     other.join(DEADLINE_SECONDS)
     assert not other.is_alive(), "the lock is free"
 
-    with pytest.raises((KinesisSpoutError, OverflowError)):
+    with pytest.raises(KinesisSpoutError if error is KeyboardInterrupt else error):
         scene.spout.next_tuple()
     scene.spout.crash()
     scene.open()
     left = {each.values.data for each in scene.take_and_ack()}
     assert left | acked == {b"%d" % number for number in range(100)}
-
-
-def test_one_of_an_ack_and_a_fail_at_the_same_time_counts(monkeypatch: pytest.MonkeyPatch) -> None:
-    scene = Scene(retry_jitter=0.0)
-    for number in range(3):
-        scene.stream.put(b"%d" % number, "key")
-    scene.step()
-    taken = scene.take()
-    assert scene.spout.ack(taken[1].message_id)
-    acked: list[bool] = []
-
-    def acks_meanwhile() -> float:
-        monkeypatch.undo()
-        acked.append(scene.spout.ack(taken[0].message_id))
-        return scene.clock.monotonic()
-
-    monkeypatch.setattr(tuples_of(scene.spout)._at_hand, "_monotonic", acks_meanwhile)
-    assert scene.spout.fail(taken[0].message_id)
-    assert acked == [False]
-    scene.clock.advance(1.0)
-    assert [each.values.data for each in scene.take()] == [b"0"]
-    assert scene.spout.counters.acked == 1
-
-
-def test_a_failure_whose_shard_was_lost_meanwhile_does_not_count_for_the_next_delivery(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    scene = Scene()
-    for number in range(2):
-        scene.stream.put(b"%d" % number, "key")
-    scene.step()
-    first = scene.take()[0]
-    again: list[Emitted] = []
-
-    def loses_and_acquires() -> float:
-        monkeypatch.undo()
-        scene.zookeeper.expire(tuples_of(scene.spout).consumer.ports.coordinator.member)
-        while not again:
-            scene.step()
-            again.extend(scene.take())
-        return scene.clock.monotonic()
-
-    monkeypatch.setattr(tuples_of(scene.spout)._at_hand, "_monotonic", loses_and_acquires)
-    scene.spout.fail(first.message_id)
-    assert again[0].values.data == first.values.data
-    assert again[0].message_id != first.message_id
-    assert sum(shard.waiting for shard in scene.spout.shards()) == 0
-    assert scene.spout.fail(again[0].message_id), "this delivery has not failed"
-
-
-class Interrupted(deque[Any]):
-    """As if Ctrl-C had come while a record was taken from it, or put into it."""
-
-    def popleft(self) -> Any:
-        super().popleft()
-        raise KeyboardInterrupt
-
-    def append(self, _: object) -> None:
-        raise KeyboardInterrupt
-
-
-@pytest.mark.parametrize("step", ["next_tuple", "ack", "fail"])
-def test_a_record_whose_hand_out_or_outcome_was_interrupted_times_out(step: str) -> None:
-    scene = Scene()
-    for number in range(3):
-        scene.stream.put(b"%d" % number, "key")
-    scene.step()
-    first, at_hand = scene.spout.next_tuple(), tuples_of(scene.spout)._at_hand
-    assert first is not None
-    with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(at_hand, "_waiting", Interrupted(at_hand._waiting))
-        patched.setattr(at_hand, "_ended", Interrupted())
-        with pytest.raises(KeyboardInterrupt):
-            scene.spout.next_tuple() if step == "next_tuple" else getattr(scene.spout, step)(first.message_id)
-        left = at_hand._waiting
-    at_hand._waiting = deque(left)
-    out = {each.values.data for each in scene.take()} | ({b"0"} if step == "next_tuple" else set())
-    (interrupted,) = {b"0", b"1", b"2"} - out
-    for _ in range(2):
-        scene.clock.advance(60.0)
-        scene.spout.do_what_is_due()
-    assert scene.spout.counters.timed_out == 3
-    scene.clock.advance(2.0)
-    again = scene.take()
-    assert interrupted in {each.values.data for each in again}
-    for each in again:
-        assert scene.spout.ack(each.message_id)
-    assert scene.spout.counters.acked == 3
 
 
 def test_a_failure_holds_up_what_is_at_hand_of_its_key() -> None:

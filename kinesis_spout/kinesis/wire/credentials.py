@@ -23,7 +23,13 @@ from botocore.credentials import Credentials, ReadOnlyCredentials, RefreshableCr
 from botocore.exceptions import BotoCoreError, ClientError, CredentialRetrievalError, NoCredentialsError
 
 from kinesis_spout.kinesis.calls import SignatureRefused, UnusableConfig
-from kinesis_spout.kinesis.wire.sigv4 import SIGNATURE_REFUSED, Place, SigningSecond, signed_by, text
+from kinesis_spout.kinesis.wire.sigv4 import (
+    SIGNATURE_REFUSED,
+    RequestTemplate,
+    SigningSecond,
+    signed_by,
+    text,
+)
 from kinesis_spout.model.errors import KinesisSpoutError
 
 REST_SECONDS: Final = 5.0
@@ -34,14 +40,14 @@ _LEAST_SKEW_SECONDS: Final = 240
 _OF_TIME: Final = frozenset({"RequestExpired", "RequestTimeTooSkewed", "RequestInTheFuture"})
 _SAID_OF_TIME: Final = ("Signature expired", "Signature not yet current")
 _MOST_TRIES: Final = 3
-"""Of one call, whatever its answers say."""
+"""Tries of one call, at most."""
 _VARIABLES: Final = {
     "access_key": "AWS_ACCESS_KEY_ID",
     "secret_key": "AWS_SECRET_ACCESS_KEY",
     "token": "AWS_SESSION_TOKEN",
 }
 _SIGNER: Final = "kinesis_spout_signer"
-_SIGNED: Final = "kinesis_spout_signed"
+SIGNED: Final = "kinesis_spout_signed"
 _TRIES: Final = "kinesis_spout_tries"
 """Keys of a call's context: what signs it, the access key and token that signed it, the answers so far."""
 
@@ -69,16 +75,21 @@ class RenewedCredentials:
         """Why the last look-up failed."""
         self._lock = threading.Lock()
         self.were_accepted = False
-        """Whether AWS ever accepted keys from here."""
+        """True once AWS accepted keys from here."""
 
     @property
     def method(self) -> str:
-        """How botocore found the keys; empty before the first look-up."""
+        """The source that botocore found the keys in; empty before the first look-up."""
         return "" if self._found is None else str(self._found.method)
 
     @property
+    def last(self) -> ReadOnlyCredentials | None:
+        """The keys that were found last; None: there are none yet."""
+        return self._frozen
+
+    @property
     def are_due(self) -> bool:
-        """Whether ``get_frozen_credentials`` would look up, which blocks."""
+        """Return whether ``get_frozen_credentials`` would look up, which blocks."""
         if self._frozen is None:
             return True
         found = self._found
@@ -102,7 +113,7 @@ class RenewedCredentials:
         return self._frozen
 
     def renewed_after(self, refused: tuple[str, str | None]) -> bool:
-        """Whether there are other keys than the access key and token that AWS refused; may look them up anew."""
+        """Return whether there are other keys than those that AWS refused; may look them up anew."""
         with self._lock:
             before = self._frozen
             if before is not None and refused != (before.access_key, before.token or None):
@@ -159,7 +170,7 @@ class Signing:
     def __init__(self, look_up: Callable[[], Credentials | None]) -> None:
         self.credentials = RenewedCredentials(look_up)
         self.skew_seconds = 0
-        """What the service's clock is ahead of this machine's, if it refused a signature for that; else 0."""
+        """The service's clock less this machine's, if it refused a signature for that; else 0."""
 
     def now(self) -> int:
         """Return the time to sign with, in whole seconds since the epoch."""
@@ -185,18 +196,22 @@ class Signing:
     def sign(self, *, request: Any, **_event: object) -> None:
         """Note who signed a request of botocore's, and sign it again if this machine's clock is wrong."""
         signer = request.context.pop(_SIGNER, None)
-        request.context[_SIGNED] = signed_by(request.headers)
-        place = Place.of(request.method, request.url, request.headers) if self.skew_seconds else None
-        if place is None:
+        request.context[SIGNED] = signed_by(request.headers)
+        template = (
+            RequestTemplate.of(request.method, request.url, request.headers) if self.skew_seconds else None
+        )
+        if template is None:
             return
-        credentials = signer.get_auth_instance(place.scope.service, place.scope.region, "v4").credentials
-        signing = SigningSecond(place, credentials, self.now())
+        credentials = signer.get_auth_instance(
+            template.scope.service, template.scope.region, "v4"
+        ).credentials
+        signing = SigningSecond(template, credentials, self.now())
         for name, value in {**signing.headers, "Authorization": signing.authorization(request.body)}.items():
             del request.headers[name]
             request.headers[name] = value
 
     def goes_again(self, response: Any, operation: Any, context: dict[str, Any]) -> bool:
-        """Whether a call is made again at once: the clock is known now, or there are other keys.
+        """Return whether a call is made again at once: the clock is known now, or there are other keys.
 
         Raises:
             SignatureRefused: no; but it may be accepted later.
@@ -217,7 +232,7 @@ class Signing:
             self.credentials.were_accepted |= not code
             return False
         elif context[_TRIES] <= _MOST_TRIES and self.credentials.renewed_after(
-            context.get(_SIGNED, ("", None))
+            context.get(SIGNED, ("", None))
         ):
             return True
         elif not self.credentials.were_accepted:

@@ -4,20 +4,19 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from http import HTTPStatus
+from http.client import HTTPException
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 import msgspec
 
 from kinesis_spout.operations.errors import NotFound, WrongArguments
-
-_MAX_BYTES: Final = 1024 * 1024
-"""Of an answer."""
+from kinesis_spout.operations.watch.live_status import answer_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HealthView:
-    """What was found."""
+    """The answer to a probe."""
 
     is_good: bool
     asked: str
@@ -41,39 +40,32 @@ def ask(address: str, *, ready: bool, timeout_seconds: float) -> HealthView:
     Raises:
         NotFound: nothing answers there in time, or something else does.
     """
-    import http.client  # noqa: PLC0415 - --help does not wait for it
-    import urllib.error  # noqa: PLC0415
-    import urllib.request  # noqa: PLC0415
-
-    url = f"http://{address}{'/readyz' if ready else '/livez'}"
+    path = "/readyz" if ready else "/livez"
+    url = f"http://{address}{path}"
     try:
-        direct = urllib.request.build_opener(urllib.request.ProxyHandler({}))  # never by HTTP_PROXY
-        with direct.open(url, timeout=timeout_seconds) as answer:
-            status, body = answer.status, answer.read(_MAX_BYTES)
-    except urllib.error.HTTPError as error:
-        with error:
-            status, body = error.code, error.read(_MAX_BYTES)
-    except (OSError, ValueError, http.client.HTTPException) as error:
-        reason = getattr(error, "reason", error)
+        status, body = answer_of(address, path, timeout_seconds)
+    except (OSError, HTTPException, ValueError) as error:
         raise NotFound(
-            f"expected an answer from {url} within {timeout_seconds:g} s, got none: {reason}. "
+            f"expected an answer from {url} within {timeout_seconds:g} s, got none: {error}. "
             "`http` is the setting by which a spout answers"
         ) from error
     if status not in {HTTPStatus.OK, HTTPStatus.SERVICE_UNAVAILABLE}:
         raise NotFound(f"expected a spout at {url}, got the answer {status}")
+    is_good = status == HTTPStatus.OK
     if not ready:
-        lines = () if status == HTTPStatus.OK else tuple(body.decode(errors="replace").splitlines())
-        return HealthView(is_good=status == HTTPStatus.OK, asked=url, reasons=lines)
+        lines = () if is_good else tuple(body.decode(errors="replace").splitlines())
+        return HealthView(is_good=is_good, asked=url, reasons=lines)
     try:
-        document = msgspec.json.decode(body, type=_Readiness)
-    except msgspec.DecodeError as error:
-        raise NotFound(f"expected the answer of a spout at {url}, got another: {error}") from error
-    return HealthView(
-        is_good=status == HTTPStatus.OK,
-        asked=url,
-        reasons=tuple(str(reason) for reason in document.reasons),
-        answer=msgspec.json.decode(body),
-    )
+        answer = msgspec.json.decode(body)
+        reasons = tuple(map(_text, answer["reasons"]))
+    except (msgspec.DecodeError, LookupError, TypeError) as error:
+        raise NotFound(f"expected the answer of a spout at {url}, got another: {error!r}") from error
+    return HealthView(is_good=is_good, asked=url, reasons=reasons, answer=answer)
+
+
+def _text(reason: Mapping[str, str | None]) -> str:
+    shard = f" {reason['shard_id']}" if reason["shard_id"] else ""
+    return f"{reason['app']} on {reason['stream']}{shard}: {reason['reason']}"
 
 
 def look_at(file: Path, *, max_age_seconds: float) -> HealthView:
@@ -92,19 +84,3 @@ def look_at(file: Path, *, max_age_seconds: float) -> HealthView:
         return HealthView(is_good=True, asked=str(file))
     reason = f"expected it touched within {max_age_seconds:g} s, it was {age:.0f} s ago"
     return HealthView(is_good=False, asked=str(file), reasons=(reason,))
-
-
-class _Reason(msgspec.Struct, frozen=True):
-    app: str
-    stream: str
-    reason: str
-    shard_id: str | None = None
-
-    def __str__(self) -> str:
-        shard = "" if self.shard_id is None else f" {self.shard_id}"
-        return f"{self.app} on {self.stream}{shard}: {self.reason}"
-
-
-class _Readiness(msgspec.Struct, frozen=True):
-    ready: bool
-    reasons: list[_Reason]
