@@ -1,7 +1,6 @@
 """A record that kills its worker hurts only itself (invariant 19)."""
 
 from collections import Counter
-from collections.abc import Iterator
 
 import pytest
 
@@ -9,22 +8,14 @@ from kinesis_spout.model.errors import HandlerKilledWorker
 from kinesis_spout.spark.driver.engine_settings import EngineSettings
 from kinesis_spout.spark.tasks.jobs import HandlerRaised
 from tests.support.waiting import wait_until
-from tests.unit.spark.driver.world import FIRST, SECOND, Diary, EngineWorld, KillsWorker
+from tests.unit.spark.driver.world import FIRST, SECOND, Diary, EngineWorld, KillsWorker, texts
 
 ALWAYS = [KillsWorker()] * 1_000
 PATIENT = {"death_backoff_seconds": 3_600.0, "death_backoff_cap_seconds": 3_600.0}
 """A test whose shard rests does not end in time."""
 
 
-@pytest.fixture
-def world() -> Iterator[EngineWorld]:
-    world = EngineWorld(shards=2)
-    yield world
-    world.close()
-
-
-def texts(count: int, prefix: str = "r") -> list[str]:
-    return [f"{prefix}{number}" for number in range(count)]
+SHARDS = 2
 
 
 def neighbours(diary: Diary) -> Counter[str]:
