@@ -83,10 +83,10 @@ def _sentence(breakage: griffe.Breakage) -> str:
 
 
 def _documented() -> Iterator[tuple[str, list[griffe.Object | griffe.Alias]]]:
-    """Give the names that the page of the Python API shows: each entry with what it shows of it."""
+    """Give the names that the pages of the Python API show: each entry with what they show of it."""
     package = griffe.load("kinesis_spout", search_paths=[str(REPOSITORY)])
-    page = (REPOSITORY / "docs" / "reference" / "api.md").read_text()
-    for entry in _ENTRY.finditer(page):
+    pages = sorted((REPOSITORY / "docs" / "reference" / "api").glob("*.md"))
+    for entry in _ENTRY.finditer("\n".join(page.read_text() for page in pages)):
         path = entry["path"]
         found = package[path.removeprefix("kinesis_spout.")]
         options = (yaml.safe_load(entry["options"]) or {}).get("options", {})

@@ -271,6 +271,26 @@ def names_in(progress: Any) -> Iterator[str]:
             yield from names_in(value)
 
 
+def test_the_paths_of_the_page_exist() -> None:
+    table = (DOCS / "explanation/paths.md").read_text().partition("## A record on Spark")[0]
+    named = re.findall(r"`((?:kinesis_spout|shard_state|[a-z_]+)(?:\.[a-z_]+)+)`", table)
+    assert named
+    assert [name for name in named if not is_place(name)] == []
+
+
+def is_place(name: str) -> bool:
+    """Tell whether a dotted name is a module of the packages, or something that one defines."""
+    module, _, last = name.rpartition(".")
+    for root in (ROOT, ROOT / "kinesis_spout"):
+        path = root.joinpath(*name.split("."))
+        if path.is_dir() or path.with_suffix(".py").exists():
+            return True
+        source = root.joinpath(*module.split(".")).with_suffix(".py")
+        if source.exists() and re.search(rf"\bdef {last}\b", source.read_text()):
+            return True
+    return False
+
+
 def test_every_field_of_a_progress_is_described() -> None:
     page = (DOCS / "reference/progress.md").read_text()
     manager = SimpleNamespace(paused_shards=())
