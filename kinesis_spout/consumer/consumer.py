@@ -20,7 +20,6 @@ from contextlib import ExitStack, contextmanager
 from time import monotonic
 from typing import Final
 
-from kinesis_spout.consumer.consumer_log import ConsumerLog
 from kinesis_spout.consumer.consumer_state import ConsumerState
 from kinesis_spout.consumer.owning.chores import CAP_SECONDS, FIRST_SECONDS, LOOK_AROUND_SECONDS, Chores
 from kinesis_spout.consumer.owning.commits import Commits
@@ -62,22 +61,13 @@ class Consumer(ConsumerState):
         door: str = "next_tuple",
         companion: Companion | None = None,
     ) -> None:
-        super().__init__(config, ports, message_timeout_seconds=message_timeout_seconds)
-        self.door = door
-        """The method that the user called."""
-        self._log = ConsumerLog(
-            stream=config.stream_name, app=config.app, member=ports.coordinator.member, door=door
-        )
-        self._leading = Leading(
-            ports, self._log, self._check_order, list_seconds=config.shard_list_interval_seconds
-        )
+        super().__init__(config, ports, message_timeout_seconds=message_timeout_seconds, door=door)
+        self._leading = Leading(self, self._check_order)
         companionship = Companionship(self, companion)
-        self._following = Following(self, companionship, self._log)
+        self._following = Following(self, companionship)
         self._chore_due = threading.Event()
-        self._commits = Commits(self, self._following, companionship, self._log, ended=self._chore_due.set)
-        self._chores = Chores(
-            self, self._log, self._leading, self._following, self._commits, resume=self.resume
-        )
+        self._commits = Commits(self, self._following, companionship, ended=self._chore_due.set)
+        self._chores = Chores(self, self._leading, self._following, self._commits, resume=self.resume)
         self._letter_due = threading.Event()
         self._stopping = False
         self._housekeeper: threading.Thread | None = None
@@ -97,10 +87,10 @@ class Consumer(ConsumerState):
         start = resolved_now(self.config.start, ports.clock.time(), "initial_position")
         with _named("initial_position"):
             begun = ports.store.open(summary.created, start, shards, arn=summary.arn)
-        self._log.started()
-        self._log.listed(shards)
+        self.log.started()
+        self.log.listed(shards)
         if not self._begin_again(shards):
-            self._log.resolved(self.config.initial_position, start, begun)
+            self.log.resolved(self.config.initial_position, start, begun)
         self.sharing.start(now)
         ports.group.take_part(self._chore_due.set)
         self._await_first_assignment()
@@ -115,7 +105,7 @@ class Consumer(ConsumerState):
         with _named("start_again"):
             before = self.ports.store.begin_again(deployment, start, shards)
         if before is not None:
-            self._log.began_again(deployment, before, start)
+            self.log.began_again(deployment, before, start)
         return before is not None
 
     def _await_first_assignment(self) -> None:
@@ -291,7 +281,7 @@ class Consumer(ConsumerState):
             if self.deliveries.is_limited:
                 self.deliveries.left(self, self.now)
             self.listener = None
-            self._log.stopped(self.fatal, self.counted())
+            self.log.stopped(self.fatal, self.counted())
             with ExitStack() as closing:
                 closing.callback(self.ports.close)
                 if not self.letters.sink_hangs:

@@ -12,6 +12,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import Final
 
+from kinesis_spout.consumer.consumer_log import ConsumerLog
 from kinesis_spout.consumer.counters import Counters, Figures
 from kinesis_spout.consumer.dead_lettering import DeadLettering
 from kinesis_spout.consumer.limits.delivery_rate import DeliveryRate
@@ -45,6 +46,7 @@ class ConsumerState:
         ports: Ports,
         *,
         message_timeout_seconds: float | None,
+        door: str,
     ) -> None:
         self.config = config
         self.stream = config.stream_name
@@ -66,7 +68,14 @@ class ConsumerState:
         self.listener: OwnershipListener | None = None
         """The reader, from the start of the consumer to its end."""
 
+        # The starting thread's, then the housekeeper's, and in the end the closing one's
+        self.log = ConsumerLog(
+            stream=config.stream_name, app=config.app, member=ports.coordinator.member, door=door
+        )
+
         # Free for all threads
+        self.door = door
+        """The method that the user called."""
         self.deliveries = ports.deliveries or DeliveryRate(
             config.max_deliveries_per_second, config.max_total_deliveries_per_second
         )

@@ -67,10 +67,9 @@ def _help_lines(rows: Iterable[Option]) -> Iterator[str]:
             )
 
 
-def markdown_table(for_: Use) -> str:
-    """Return Markdown as `settings_table` does, of the options of one use of ``format("kinesis")``."""
-    rows = (option for option in OPTIONS if for_ in option.uses)
-    return _by_topic("option", for_.value.partition(" (")[0], rows, _option_cells)
+def options_table() -> str:
+    """Return Markdown as `settings_table` does, of the options of ``format("kinesis")``."""
+    return _by_topic("option", '`format("kinesis")`', (each for each in OPTIONS if each.uses), _option_cells)
 
 
 def _by_topic(
@@ -108,10 +107,12 @@ def _default(option: Option) -> str:
 def _option_cells(option: Option) -> tuple[str, str]:
     default = option.unset if option.default_text is None else f"`{option.default_text}`"
     aliases = ", ".join(f"`{alias}`" for alias in option.aliases)
+    uses = " and ".join(use.value.partition(" (")[0] for use in Use if use in option.uses)
     return f"`{option.name}`", _meaning(
         respelled(option.doc, as_option),
         _quoted(option.type.text_words),
         f"Default: {default}" if default else "",
+        "" if len(option.uses) == len(Use) else f"For {uses}",
         f"Also spelled {aliases}" if aliases else "",
         _elsewhere(option),
     )

@@ -6,9 +6,9 @@ To bring them up to date: ``python -m tests.unit.test_option_tables`` in the rep
 import re
 from pathlib import Path
 
-from kinesis_spout.settings.documentation import markdown_table, settings_table
-from kinesis_spout.settings.option import Use
+from kinesis_spout.settings.documentation import options_table, settings_table
 from kinesis_spout.settings.source_options.elsewhere import REFUSED
+from kinesis_spout.settings.table import SETTINGS
 from kinesis_spout.settings.table.writing import PRODUCER_SETTINGS
 from tests.support.made_tables import with_tables
 
@@ -26,16 +26,12 @@ def refused_table() -> str:
 
 
 def tables() -> dict[str, str]:
-    reads_and_writes = {
-        "streaming reads": Use.STREAM_READ,
-        "batch reads": Use.BATCH_READ,
-        "writes": Use.WRITE,
-    }
+    its_own = [option for name, option in PRODUCER_SETTINGS.items() if SETTINGS.get(name) is not option]
     return {
         "settings": settings_table(),
-        "settings of the producer": settings_table(PRODUCER_SETTINGS.values(), "`KinesisProducer`"),
+        "settings of the producer": settings_table(its_own, "`KinesisProducer`"),
         "options of other sources": refused_table(),
-        **{name: markdown_table(use) for name, use in reads_and_writes.items()},
+        "options": options_table(),
     }
 
 

@@ -4,7 +4,6 @@ import logging
 from collections.abc import Callable
 from typing import Final
 
-from kinesis_spout.consumer.consumer_log import ConsumerLog
 from kinesis_spout.consumer.consumer_state import ConsumerState
 from kinesis_spout.consumer.owning.commits import Commits
 from kinesis_spout.consumer.owning.following import Following
@@ -30,7 +29,6 @@ class Chores:
     def __init__(
         self,
         state: ConsumerState,
-        log: ConsumerLog,
         leading: Leading,
         following: Following,
         commits: Commits,
@@ -38,7 +36,6 @@ class Chores:
         resume: Callable[[], bool],
     ) -> None:
         self._state = state
-        self._log = log
         self._leading = leading
         self._following = following
         self._commits = commits
@@ -105,7 +102,7 @@ class Chores:
             ]
             congested = [shard_id for shard_id, state in states if state is not None and state.is_congested]
             is_full = self._state.listener is not None and self._state.listener.is_full
-        self._log.looked(congested, is_full=is_full)
+        self._state.log.looked(congested, is_full=is_full)
 
     def tried(self, tries: Tries, chore: Callable[[], None]) -> bool:
         try:

@@ -4,7 +4,6 @@ import logging
 from collections.abc import Callable
 from typing import Final
 
-from kinesis_spout.consumer.consumer_log import ConsumerLog
 from kinesis_spout.consumer.consumer_state import ConsumerState
 from kinesis_spout.consumer.owning.companion import Companionship
 from kinesis_spout.consumer.owning.following import Following
@@ -27,7 +26,6 @@ class Commits:
         state: ConsumerState,
         following: Following,
         companionship: Companionship,
-        log: ConsumerLog,
         *,
         ended: Callable[[], None],
     ) -> None:
@@ -37,7 +35,6 @@ class Commits:
         self._manager = state.manager
         self._following = following
         self._companionship = companionship
-        self._log = log
         self._ended = ended
         self.finished = 0
         """Finished records at the last commit."""
@@ -99,8 +96,8 @@ class Commits:
                 self._state.sharing.ended(over)
                 if self._state.listener is not None:
                     self._state.listener.shards_lost(over)
-        self._log.committed(pending, counters, self._ports.clock.monotonic())
+        self._state.log.committed(pending, counters, self._ports.clock.monotonic())
         if over:
-            self._log.finished(over)
+            self._state.log.finished(over)
             self._ports.coordinator.release(over)
             self._ended()

@@ -3,7 +3,6 @@
 import logging
 from collections.abc import Callable, Iterable
 
-from kinesis_spout.consumer.consumer_log import ConsumerLog
 from kinesis_spout.consumer.consumer_state import ConsumerState
 from kinesis_spout.consumer.owning.companion import Companionship
 from kinesis_spout.consumer.sharing import Wish
@@ -16,14 +15,13 @@ _log = logging.getLogger(__name__)
 class Following:
     """Mutable; every method but ``lose`` takes the consumer's lock."""
 
-    def __init__(self, state: ConsumerState, companionship: Companionship, log: ConsumerLog) -> None:
+    def __init__(self, state: ConsumerState, companionship: Companionship) -> None:
         self._state = state
         self._ports = state.ports
         self._lock = state.lock
         self._manager = state.manager
         self._sharing = state.sharing
         self._companionship = companionship
-        self._log = log
         self._stream = state.config.stream_name
 
     # Taking
@@ -33,7 +31,7 @@ class Following:
         with self._lock:
             if self._manager.pause_by_operator(pause) and self._state.listener is not None:
                 self._state.listener.resumed()
-        self._log.paused_by_operator(pause, bounded=self._manager.bounds is not None)
+        self._state.log.paused_by_operator(pause, bounded=self._manager.bounds is not None)
         assignment, freed = self._ports.group.assignment(), self._ports.coordinator.take_freed()
         if assignment is None:
             self._ports.store.check_begun()
@@ -47,14 +45,14 @@ class Following:
             wishes = sharing.wishes(now, freed) if alone else []
             is_placed, ours, leaving = sharing.is_placed, sharing.ours, set(sharing.leaving)
         if is_placed:
-            self._log.follows(ours, leaving)
+            self._state.log.follows(ours, leaving)
         acquired: list[tuple[str, Position]] = []
         for wish in wishes:
             if not self._acquire(wish, acquired):
                 return  # the session was lost again meanwhile
         with self._lock:
             missing = sharing.missing
-        self._log.acquired(acquired, missing)
+        self._state.log.acquired(acquired, missing)
 
     def _acquire(self, wish: Wish, acquired: list[tuple[str, Position]]) -> bool:
         """Try to own a shard and append it to ``acquired``; False if this session has ended."""
@@ -126,4 +124,4 @@ class Following:
             self._companionship.lose(leaving)
             self._drop(leaving)
         self._ports.coordinator.release(leaving)
-        self._log.handed_over(leaving, open_records)
+        self._state.log.handed_over(leaving, open_records)

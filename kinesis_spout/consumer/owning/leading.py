@@ -7,8 +7,7 @@ import logging
 import math
 from collections.abc import Callable
 
-from kinesis_spout.consumer.consumer_log import ConsumerLog
-from kinesis_spout.consumer.ports import Ports
+from kinesis_spout.consumer.consumer_state import ConsumerState
 from shard_state import Assignment, AssignmentPlanner, GroupMember
 
 _log = logging.getLogger(__name__)
@@ -21,13 +20,11 @@ class Leading:
     next list.
     """
 
-    def __init__(
-        self, ports: Ports, log: ConsumerLog, check_stream: Callable[[], None], *, list_seconds: float
-    ) -> None:
-        self._ports = ports
-        self._log = log
+    def __init__(self, state: ConsumerState, check_stream: Callable[[], None]) -> None:
+        self._state = state
+        self._ports = state.ports
         self._check_stream = check_stream
-        self._list_seconds = list_seconds
+        self._list_seconds = state.config.shard_list_interval_seconds
         self._planner: AssignmentPlanner | None = None
         """The planner of the present term."""
         self._list_at = 0.0
@@ -63,7 +60,7 @@ class Leading:
         if not begins and (ended or now >= self._list_at):
             shards = self._ports.lister.list_shards()
             self._list_at = now + self._list_seconds
-            self._log.listed(shards)
+            self._state.log.listed(shards)
             listed = {shard.shard_id for shard in shards}
             planner.listed(shards, {})
             planner.over(ended)
@@ -75,7 +72,7 @@ class Leading:
             if not group.assign(assignment):
                 self.due_at = now
                 return
-            self._log.assigned(before, assignment)
+            self._state.log.assigned(before, assignment)
         self._planner, self._members = planner, members
         self.due_at = self._plan_at = min(self._list_at, planner.next_plan_at or math.inf)
         if listed != self._listed:

@@ -11,15 +11,15 @@ from kinesis_spout.model.extras import lazy_names
 
 if TYPE_CHECKING:
     from kinesis_spout.storm.multilang.bolts_and_spouts import BasicBolt, Bolt, Spout
-    from kinesis_spout.storm.multilang.component import Component, GiveUp
+    from kinesis_spout.storm.multilang.component import CannotContinue, Component
     from kinesis_spout.storm.multilang.frames import UnsendableValue
     from kinesis_spout.storm.multilang.protocol import TupleIn
 
-__all__ = ["BasicBolt", "Bolt", "Component", "GiveUp", "Spout", "TupleIn", "UnsendableValue"]
+__all__ = ["BasicBolt", "Bolt", "CannotContinue", "Component", "Spout", "TupleIn", "UnsendableValue"]
 
 _NAMES: Final = {
     "kinesis_spout.storm.multilang.bolts_and_spouts": ("BasicBolt", "Bolt", "Spout"),
-    "kinesis_spout.storm.multilang.component": ("Component", "GiveUp"),
+    "kinesis_spout.storm.multilang.component": ("Component", "CannotContinue"),
     "kinesis_spout.storm.multilang.frames": ("UnsendableValue",),
     "kinesis_spout.storm.multilang.protocol": ("TupleIn",),
 }

@@ -14,7 +14,7 @@ from typing import Any
 
 from kinesis_spout.model.unfinished_work import refuse_unfinished
 from kinesis_spout.storm.multilang.channel import HostGone
-from kinesis_spout.storm.multilang.component import Component, GiveUp, values_of
+from kinesis_spout.storm.multilang.component import CannotContinue, Component, values_of
 from kinesis_spout.storm.multilang.protocol import (
     Ack,
     Activate,
@@ -113,7 +113,7 @@ class Bolt(Component):
         self._tell(error)
         if self._current is not None:
             self.fail(self._current)
-        if isinstance(error, GiveUp):
+        if isinstance(error, CannotContinue):
             self._open_channel.flush()
             raise error
 
@@ -198,7 +198,7 @@ class Spout(Component):
             raise
         except Exception as error:
             self._tell(error)
-            if isinstance(error, GiveUp):
+            if isinstance(error, CannotContinue):
                 self._send(Sync())
                 self._open_channel.flush()
                 raise

@@ -33,7 +33,7 @@ TRACE, DEBUG, INFO, WARN, ERROR = range(5)
 _MAX_LINES: Final = 1_000
 
 
-class GiveUp(Exception):  # noqa: N818 - the name says what happens
+class CannotContinue(Exception):  # noqa: N818 - the name says what happens
     """Raise it in a method when the component cannot continue. The host gets the message; the process ends."""
 
 
@@ -122,12 +122,12 @@ class Component(ABC):
         codec = codec_named(serializer)
         try:
             self.converse(Channel(codec, take_standard_pipes()))
-        except GiveUp as reason:
+        except CannotContinue as reason:
             sys.stderr.write(f"error: {reason}\n")
             raise SystemExit(1) from reason
 
     def converse(self, channel: Channel) -> None:
-        """Talk to the host over a channel, until its end. Raises like ``run``, and ``GiveUp``."""
+        """Talk to the host over a channel, until its end. Raises like ``run``, and ``CannotContinue``."""
         self._channel, self.host_log = channel, HostLog()
         try:
             self._shake_hands(channel)
@@ -218,7 +218,7 @@ class Component(ABC):
 
     def _tell(self, error: Exception) -> None:
         self._say_logged()
-        self.error(str(error) if isinstance(error, GiveUp) else _raised_text(error))
+        self.error(str(error) if isinstance(error, CannotContinue) else _raised_text(error))
 
 
 def codec_named(serializer: str | None) -> Codec:

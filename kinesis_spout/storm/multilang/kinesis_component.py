@@ -28,7 +28,7 @@ from kinesis_spout.plain.record_spout import RecordSpout
 from kinesis_spout.plain.stream_tuples import Emitted
 from kinesis_spout.settings import SpoutConfig
 from kinesis_spout.storm.multilang.bolts_and_spouts import Spout
-from kinesis_spout.storm.multilang.component import WARN, GiveUp
+from kinesis_spout.storm.multilang.component import WARN, CannotContinue
 from kinesis_spout.storm.multilang.frames import UnsendableValue
 
 _LOGGER: Final = "kinesis_spout"
@@ -162,7 +162,7 @@ class KinesisSpoutComponent(Spout):
         try:
             self._spout = RecordSpout(self._configure(conf), scheme=self._values)
         except InvalidConfig as error:
-            raise GiveUp(str(error)) from error
+            raise CannotContinue(str(error)) from error
 
     def close(self) -> None:
         """Store what is finished, and give the shards up.
@@ -202,7 +202,7 @@ class KinesisSpoutComponent(Spout):
             emitted = self._opened.next_tuple()
         except KinesisSpoutError as error:
             if not error.retriable:
-                raise GiveUp(str(error)) from error
+                raise CannotContinue(str(error)) from error
             self.log(f"tried again: {error}", WARN)
             self._rest()
             return
@@ -225,7 +225,7 @@ class KinesisSpoutComponent(Spout):
         try:
             self._start.raise_failure()
         except KinesisSpoutError as error:
-            raise GiveUp(str(error)) from error  # a spout whose start failed is closed
+            raise CannotContinue(str(error)) from error  # a spout whose start failed is closed
         return True
 
     def _rest(self) -> None:

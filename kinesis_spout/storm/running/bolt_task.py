@@ -150,13 +150,12 @@ class BoltTask:
                 return  # Its tree has failed: what it did here would have to be undone.
             before = len(log)
             send(values, root, others)
-            if len(log) > before:
-                if tells and (others or (ends and not is_careful)):
-                    self._tell_touched((root, *(others or ())), state)
-                elif tells:
-                    touch(root)
-            elif not collector.gathered:
+            if len(log) == before:
                 return
+            if tells and (others or (ends and not is_careful)):
+                self._tell_touched((root, *(others or ())), state)
+            elif tells:
+                touch(root)
             if collector.gathered:
                 results.emit()
             if is_careful:

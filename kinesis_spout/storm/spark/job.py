@@ -7,7 +7,7 @@ All that leaves a stage passes one exchange, packed in blocks by target, also wh
 on. So what is for the driver comes out at the end, once. Without a grouping that needs an exchange there is
 one stage, which decides its trees itself.
 
-Without ackers the driver decides by what the tasks report. Any tree may fail, and then its record is needed. So
+The driver decides by what the tasks, or the ackers, report. Any tree may fail, and then its record is needed. So
 the first stage leaves the records in partitions of the last exchange that no stage reads. Only when a tree has
 failed, a second job reads those of its slices: Spark still has what the exchange wrote.
 """

@@ -51,10 +51,8 @@ class KeptRun(NamedTuple):
     parts: StateParts
 
 
-_kept: Final[dict[tuple[str, int, int], KeptRun]] = {}
-"""By program, stage and partition. Those that were used last come last."""
-_used_at: Final[dict[tuple[str, int, int], float]] = {}
-"""When each of them was used last; monotonic."""
+_kept: Final[dict[tuple[str, int, int], tuple[KeptRun, float]]] = {}
+"""By program, stage and partition, with when it was used last; monotonic. Those that were used last come last."""
 
 
 class ShippedProgram:
@@ -69,8 +67,8 @@ class ShippedProgram:
     def stage(self, stage: int, partition: int) -> Iterator[KeptRun]:
         """This worker's run of a stage. A micro-batch that does not end in order is the run's last."""
         key = (self._pickled.digest, stage, partition)
-        _used_at.pop(key, None)
-        kept = _kept.pop(key, None) or self._new_run(stage, partition)
+        known = _kept.pop(key, None)
+        kept = self._new_run(stage, partition) if known is None else known[0]
         run = kept.run
         try:
             with hanging_calls_end(run.program.timeout_seconds, lambda: run.trees.reset_at):
@@ -81,11 +79,10 @@ class ShippedProgram:
         # The collector of garbage walks through all that is kept, and runs of stopped topologies are kept, too.
         run.forget()
         now = monotonic()
-        idle = sum(used_at < now - _IDLE_SECONDS for used_at in _used_at.values())
+        idle = sum(used_at < now - _IDLE_SECONDS for _, used_at in _kept.values())
         for oldest in list(_kept)[: max(idle, len(_kept) + 1 - _MOST_KEPT)]:
-            del _used_at[oldest]
-            _kept.pop(oldest).run.close()
-        _kept[key], _used_at[key] = kept, now
+            _kept.pop(oldest)[0].run.close()
+        _kept[key] = kept, now
 
     def _new_run(self, stage: int, partition: int) -> KeptRun:
         run = StageRun(self._pickled.load()(), stage, partition, monotonic, ends_run=(StateError,))

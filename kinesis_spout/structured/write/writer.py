@@ -26,7 +26,7 @@ from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 from kinesis_spout.dead_letters.sink_url import check_url
 from kinesis_spout.model.errors import InvalidConfig
 from kinesis_spout.processes.worker_log import print_log_lines
-from kinesis_spout.settings.table.spelling import as_option
+from kinesis_spout.settings.table.spelling import as_option, said_as_options
 from kinesis_spout.structured.write.written_columns import Written, WrittenColumns
 
 if TYPE_CHECKING:
@@ -55,7 +55,8 @@ class _Writing:
                 '.mode("append") for a write, .outputMode("append") or "update" for a streaming one'
             )
         if options.dead_letters is not None:
-            check_url(options.dead_letters)
+            with said_as_options():
+                check_url(options.dead_letters)
         self._options = options
         self._columns = WrittenColumns.of(schema, partition_key=options.partition_key, stream=options.stream)
 

@@ -1,7 +1,6 @@
 """Every row of the table is complete, and says what the typed values of its doors need."""
 
 import re
-from inspect import Parameter, signature
 from typing import Annotated, Any, get_args, get_origin, get_type_hints
 
 import pytest
@@ -12,7 +11,6 @@ from kinesis_spout.settings.setting_messages import respelled
 from kinesis_spout.settings.source_options import BatchReadOptions, StreamReadOptions, WriteOptions
 from kinesis_spout.settings.table import OPTIONS, SETTINGS
 from kinesis_spout.settings.table.spelling import as_option
-from kinesis_spout.spark import each_record
 
 KINDS = {
     Use.STREAM_READ: StreamReadOptions,
@@ -83,11 +81,3 @@ def test_a_default_is_what_its_row_allows(option: Option) -> None:
     if option.name and option.default_text is not None:
         read = option.type.of_text(option.default_text)
         assert isinstance(option.default, str) or read == option.default
-
-
-def test_each_record_has_the_defaults_of_the_table() -> None:
-    parameters = signature(each_record).parameters.values()
-    defaults = {each.name: each.default for each in parameters if each.default is not Parameter.empty}
-    shared = defaults.keys() & SETTINGS.keys()
-    assert {name: defaults[name] for name in shared} == {name: SETTINGS[name].default for name in shared}
-    assert {"retry_limit", "retry_backoff_seconds", "max_spared_seconds"} <= shared

@@ -15,8 +15,8 @@ from kinesis_spout.model.errors import InvalidConfig
 from kinesis_spout.storm.multilang import (
     BasicBolt,
     Bolt,
+    CannotContinue,
     Component,
-    GiveUp,
     Spout,
     TupleIn,
 )
@@ -302,9 +302,9 @@ def test_what_initialize_raises_is_told_and_ends_the_component(host: Host) -> No
 def test_a_component_that_gives_up_says_why_fails_its_tuple_and_ends(host: Host) -> None:
     class GivesUp(BasicBolt):
         def process(self, tup: TupleIn) -> None:
-            raise GiveUp("out of paper")
+            raise CannotContinue("out of paper")
 
-    with pytest.raises(GiveUp):
+    with pytest.raises(CannotContinue):
         host.talk(GivesUp(), tup("1"), tup("2"))
     assert host.heard[1:] == [said("error", msg="out of paper"), said("fail", id="1")]
 
@@ -386,9 +386,9 @@ def test_a_spout_waits_for_the_tasks_that_its_tuple_went_to(host: Host) -> None:
 def test_a_spout_that_gives_up_ends_its_answer_before_it_ends(host: Host) -> None:
     class GivesUp(Spout):
         def next_tuple(self) -> None:
-            raise GiveUp("the well is dry")
+            raise CannotContinue("the well is dry")
 
-    with pytest.raises(GiveUp):
+    with pytest.raises(CannotContinue):
         host.talk(GivesUp(), said("next"))
     assert host.heard[1:] == [said("error", msg="the well is dry"), said("sync")]
 

@@ -2,7 +2,6 @@
 
 from collections import deque
 from collections.abc import Callable
-from typing import Any
 
 import pytest
 
@@ -252,22 +251,6 @@ def test_a_fail_counts_before_a_time_out_in_another_task() -> None:
     assert not end.timed_out
 
 
-@pytest.mark.parametrize(
-    ("anchors", "message"),
-    [
-        (lambda _: None, "expected tuples that execute was given as anchors, got NoneType"),
-        (lambda _: "stream", "expected tuples that execute was given as anchors, got str"),
-        (lambda tup: [tup, 5], "expected tuples that execute was given as anchors, got int"),
-    ],
-)
-def test_anchors_that_are_no_tuples_are_refused(anchors: Callable[[Tuple], Any], message: str) -> None:
-    result = (
-        one_bolt(lambda bolt, tup: bolt.collector.emit(("x",), anchors(tup))).build().run_local(singles(1))
-    )
-    assert [message in reason for reason in result.reasons] == [True]
-    assert result.counts["bolt"].emitted == 0
-
-
 def test_an_anchor_that_was_acked_is_refused_and_so_is_nothing_that_is_iterable() -> None:
     def acks_first(bolt: Scripted, tup: Tuple) -> None:
         bolt.collector.emit(("x",), deque([tup]))
@@ -343,6 +326,14 @@ def test_nothing_can_be_anchored_to_a_tuple_that_was_acked_or_failed(say: Script
         ),
         (lambda to, _: to.emit((1,), ["id"]), "expected tuples that execute was given as anchors, got str"),
         (lambda to, _: to.emit((1,), "id"), "expected tuples that execute was given as anchors, got str"),
+        (
+            lambda to, _: to.emit((1,), None),
+            "expected tuples that execute was given as anchors, got NoneType",
+        ),
+        (
+            lambda to, tup: to.emit((1,), [tup, 5]),
+            "expected tuples that execute was given as anchors, got int",
+        ),
         (lambda to, tup: to.emit_telling_tasks((1, 2), tup), "expected 1 values"),
         (lambda to, tup: to.emit_all([(1,), (1, 2)], tup), "expected 1 values"),
         (lambda to, tup: to.emit_all([(1,), 5], tup), "expected a list or tuple of values, got int"),

@@ -42,12 +42,10 @@ class Keeps(StatefulBolt):
 @pytest.fixture(autouse=True)
 def empty_worker(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     kept_runs._kept.clear()
-    kept_runs._used_at.clear()
     cleaned_up.clear()
     monkeypatch.setattr(kept_runs, "_MOST_KEPT", 3)
     yield
     kept_runs._kept.clear()
-    kept_runs._used_at.clear()
 
 
 def shipped() -> ShippedProgram:

@@ -378,6 +378,15 @@ def test_a_tuple_whose_job_somebody_cancels_on_spark_is_told_so_in_plain_words(
     assert spout.ends == [("timed out", 1, "timed out: somebody cancelled the micro-batch's job on Spark")]
 
 
+def test_a_spout_may_use_its_list_again_once_it_is_emitted() -> None:
+    collector = GatheringCollector("lines", {"default": Stream(("line",))})
+    row = [0]
+    for number in range(2):
+        row[0] = number
+        collector.emit(row, message_id=number)
+    assert collector.gathered == [([0], 0, "default"), ([1], 1, "default")]
+
+
 @pytest.mark.parametrize("values", ["a", {"value": 1}, {1}, 5, (each for each in "a"), (1, 2)])
 def test_values_that_are_no_tuple_of_the_stream_are_refused_when_they_are_emitted(values: Any) -> None:
     collector = GatheringCollector("mine", {"default": Stream(("value",))})

@@ -37,6 +37,10 @@ def test_every_task_after_the_next_exchange_gets_the_mark_of_a_run(program: Prog
     assert marks == [[RunMark]] * 3
 
 
+def test_what_only_a_failure_needs_has_the_mark_of_a_run_as_well(program: Program) -> None:
+    assert sorted(partition for partition, _ in TaskRun(0, 0).marks(program)) == [-3, -2, -1, 0, 1, 2]
+
+
 def test_two_runs_of_a_task_leave_different_marks(program: Program) -> None:
     [first, *_], [again, *_] = sent(program, TaskRun(0, 0)), sent(program, TaskRun(0, 0))
     assert first != again
