@@ -298,7 +298,7 @@ class DeliverRecords:
     """The function of ``mapInArrow``, over the rows of a micro-batch or the records of ``table_of``. Picklable.
 
     It yields a row for each batch: its pickled ``WorkResult``, or the error of the failed record that exceeded
-    ``max_failed_bytes``; then it calls the handler no more. Records that come back are bounded already: None.
+    ``max_failed_bytes``; then it calls the handler no more.
     """
 
     def __init__(self, handler: PickledHandler[AnyHandler], max_failed_bytes: float) -> None:

@@ -48,6 +48,8 @@ class Prefetcher:
         self._clock = clock or SystemClock()
         self._schedule = PollSchedule[Fetch]()
         self._running: set[Fetch] = set()
+        self._beginning = 0
+        """Of these, the ones whose tasks have not taken their first step."""
         self._again_at: dict[Fetch, float] = {}
         """The times for which running fetches were submitted again."""
         self._hastened: set[Fetch] = set()
@@ -104,9 +106,10 @@ class Prefetcher:
 
     @property
     def is_behind(self) -> bool:
+        """Whether a fetch is due that has not taken its first step."""
         with self._lock:
             next_at = self._schedule.next_at()
-            return next_at is not None and next_at <= self._clock.monotonic()
+            return self._beginning > 0 or (next_at is not None and next_at <= self._clock.monotonic())
 
     def stop(self) -> None:
         """Begin no more fetches."""
@@ -160,11 +163,17 @@ class Prefetcher:
         """Begin the fetches that are due, as many as may run."""
         with self._lock:
             self._looks_at = -math.inf  # what is put meanwhile is seen below
+        loop = asyncio.get_running_loop()
         while (fetch := self._next_fetch()) is not None:
-            task = asyncio.get_running_loop().create_task(self._run(fetch))
+            task = loop.create_task(self._run(fetch))
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
+            loop.call_soon(self._has_begun)  # comes right after the task's first step
         self._rest()
+
+    def _has_begun(self) -> None:
+        with self._lock:
+            self._beginning -= 1
 
     def _next_fetch(self) -> Fetch | None:
         with self._lock:
@@ -172,6 +181,7 @@ class Prefetcher:
             fetch = None if is_full else self._schedule.take(self._clock.monotonic())
             if fetch is not None:
                 self._running.add(fetch)
+                self._beginning += 1
                 return fetch
             next_at = None if is_full else self._schedule.next_at()
             self._looks_at = math.inf if next_at is None else next_at

@@ -103,6 +103,28 @@ def test_one_that_is_submitted_while_it_runs_runs_once_more_and_not_beside_itsel
     assert most == [1, 1]
 
 
+def test_it_is_behind_until_each_due_fetch_has_taken_its_first_step() -> None:
+    """A door that gathers what polls bring would otherwise go on without one that is about to begin."""
+    behind: list[bool] = []
+    second_began, over = threading.Event(), threading.Event()
+
+    async def second() -> None:
+        second_began.set()
+
+    async def first() -> None:
+        prefetcher.submit(second, 0.0)
+        while not second_began.is_set():
+            behind.append(prefetcher.is_behind)
+            await asyncio.sleep(0)
+        over.set()
+
+    with Prefetcher(most=2) as prefetcher:
+        prefetcher.submit(first, 0.0)
+        assert over.wait(30)
+
+    assert set(behind) == {True}
+
+
 def test_one_that_is_withdrawn_does_not_run_and_nothing_is_due() -> None:
     runs: list[int] = []
     with Prefetcher(most=1) as prefetcher:

@@ -1,4 +1,4 @@
-"""The micro-batch engine on one shard, for a test."""
+"""The micro-batch engine, for a test: on one shard, or on as many as the module's ``SHARDS`` says."""
 
 from collections.abc import Iterator
 
@@ -9,7 +9,13 @@ from tests.unit.spark.driver.world import EngineWorld
 
 @pytest.fixture
 def world(request: pytest.FixtureRequest) -> Iterator[EngineWorld]:
-    """Make one with a stream of one shard, or of as many as the module's SHARDS."""
-    world = EngineWorld(shards=getattr(request.module, "SHARDS", 1))
-    yield world
-    world.close()
+    made = EngineWorld(shards=getattr(request.module, "SHARDS", 1))
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def two_shards() -> Iterator[EngineWorld]:
+    made = EngineWorld(shards=2)
+    yield made
+    made.close()

@@ -1,21 +1,12 @@
 """The micro-batch engine within rates of deliveries: what it plans, and what goes on meanwhile."""
 
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from time import monotonic
-
-import pytest
 
 from kinesis_spout.model.record import Record
 from tests.support.waiting import wait_until
 from tests.unit.spark.driver.world import FIRST, SECOND, Diary, EngineWorld, KillsWorker
-
-
-@pytest.fixture
-def two_shards() -> Iterator[EngineWorld]:
-    made = EngineWorld(shards=2)
-    yield made
-    made.close()
 
 
 class Timed(Diary):

@@ -9,7 +9,6 @@ import pytest
 
 from kinesis_spout.model.clock import SystemClock
 from kinesis_spout.model.record import Record
-from kinesis_spout.ports import Page
 from kinesis_spout.spark.driver.retry_data import RetryBuffer
 from kinesis_spout.spark.driver.running_batches import HandlingTime, RunningBatches, pack
 from kinesis_spout.spark.tasks.jobs import WORTH_A_TASK_SECONDS
@@ -24,11 +23,6 @@ if TYPE_CHECKING:
 
 def record(number: int, size: int = 10) -> Record:
     return Record(data=b"x" * size, sequence_number=str(number), shard_id="shard")
-
-
-def page(*records: Record, behind: int = 0, at_end: bool = False) -> Page:
-    size = sum(len(each.data) for each in records)
-    return Page(records=records, size_bytes=size, millis_behind_latest=behind, at_end=at_end)
 
 
 def works(count: int, kind: SliceKind = SliceKind.READ, *, size: int = 1) -> list[WorkSlice]:

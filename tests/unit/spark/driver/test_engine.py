@@ -2,7 +2,6 @@
 
 import re
 import threading
-from collections.abc import Iterator
 from time import monotonic
 from typing import TYPE_CHECKING, cast
 
@@ -27,21 +26,10 @@ from kinesis_spout.spark.tasks.jobs import HandlerBroken
 from kinesis_spout.testing import InMemoryShardLister
 from shard_state import PositionType, ShardPhase, SliceKind
 from tests.support.waiting import wait_until
-from tests.unit.spark.driver.world import FIRST, SECOND, Diary, EngineWorld, KillsWorker
+from tests.unit.spark.driver.world import FIRST, SECOND, Diary, EngineWorld, KillsWorker, texts
 
 if TYPE_CHECKING:
     from mypy_boto3_kinesis import KinesisClient
-
-
-@pytest.fixture
-def two_shards() -> Iterator[EngineWorld]:
-    world = EngineWorld(shards=2)
-    yield world
-    world.close()
-
-
-def texts(count: int, prefix: str = "r") -> list[str]:
-    return [f"{prefix}{number}" for number in range(count)]
 
 
 # Where records are read

@@ -1,7 +1,6 @@
 """What must not hang the engine, cost it its bounds, or blame a record that did nothing."""
 
 import threading
-from collections.abc import Iterator
 
 import pytest
 
@@ -9,19 +8,7 @@ from kinesis_spout.model.errors import HandlerKilledWorker, KinesisSpoutError, S
 from kinesis_spout.model.record import Record
 from shard_state import SliceKind
 from tests.support.waiting import wait_until
-from tests.unit.spark.driver.world import FIRST, SECOND, Diary, EngineWorld, RunningQuery
-
-
-@pytest.fixture
-def two_shards() -> Iterator[EngineWorld]:
-    world = EngineWorld(shards=2)
-    yield world
-    world.close()
-
-
-def texts(count: int) -> list[str]:
-    return [f"r{number}" for number in range(count)]
-
+from tests.unit.spark.driver.world import FIRST, SECOND, Diary, EngineWorld, RunningQuery, texts
 
 # Ends that nobody expects
 

@@ -1,7 +1,7 @@
 """How the engine gathers what comes at nearly the same time into one job, and what it leaves alone."""
 
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from time import monotonic
 from typing import Any
 
@@ -14,20 +14,6 @@ from tests.support.waiting import wait_until
 from tests.unit.spark.driver.world import FIRST, NEVER, SECOND, Diary, EngineWorld, RunningQuery
 
 SHARDS = 8
-
-
-@pytest.fixture
-def world() -> Iterator[EngineWorld]:
-    world = EngineWorld(shards=SHARDS)
-    yield world
-    world.close()
-
-
-@pytest.fixture
-def two_shards() -> Iterator[EngineWorld]:
-    world = EngineWorld(shards=2)
-    yield world
-    world.close()
 
 
 class HangingPolls:

@@ -8,7 +8,7 @@ from kinesis_spout.model.errors import HandlerKilledWorker
 from kinesis_spout.spark.driver.engine_settings import EngineSettings
 from kinesis_spout.spark.tasks.jobs import HandlerRaised
 from tests.support.waiting import wait_until
-from tests.unit.spark.driver.world import FIRST, SECOND, Diary, EngineWorld, KillsWorker
+from tests.unit.spark.driver.world import FIRST, SECOND, Diary, EngineWorld, KillsWorker, texts
 
 ALWAYS = [KillsWorker()] * 1_000
 PATIENT = {"death_backoff_seconds": 3_600.0, "death_backoff_cap_seconds": 3_600.0}
@@ -16,10 +16,6 @@ PATIENT = {"death_backoff_seconds": 3_600.0, "death_backoff_cap_seconds": 3_600.
 
 
 SHARDS = 2
-
-
-def texts(count: int, prefix: str = "r") -> list[str]:
-    return [f"{prefix}{number}" for number in range(count)]
 
 
 def neighbours(diary: Diary) -> Counter[str]:

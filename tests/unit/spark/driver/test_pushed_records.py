@@ -137,7 +137,7 @@ def test_a_lone_record_goes_out_at_once_and_the_next_one_waits_for_the_rest_to_e
 
 
 def test_what_is_pushed_during_the_rest_goes_out_in_one_job(pushing: Pushing) -> None:
-    running = pushing.start(spacing_seconds=NEVER)
+    running = pushing.start(spacing_seconds=NEVER, gather_seconds=NEVER)
     pushing.push(FIRST, "a")
     pushing.diary.until(["a"])
     wait_until(lambda: running.query.counters.acked == 1, "the first record is settled")

@@ -254,6 +254,10 @@ class RunningQuery:
         self.query.stop()
 
 
+def texts(count: int, prefix: str = "r") -> list[str]:
+    return [f"{prefix}{number}" for number in range(count)]
+
+
 class EngineWorld:
     """Mutable. Close it at the end."""
 

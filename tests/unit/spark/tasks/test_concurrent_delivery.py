@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 
-from kinesis_spout.model.handler import Reject
 from kinesis_spout.model.record import Record
 from kinesis_spout.spark.concurrency.concurrent_calls import ConcurrentCalls
 from kinesis_spout.spark.tasks import journal
@@ -21,59 +20,12 @@ from kinesis_spout.spark.tasks.recovery import recover
 from kinesis_spout.spark.tasks.task import run_slices
 from kinesis_spout.spark.tasks.work import WorkResult, WorkSlice
 from kinesis_spout.testing import InMemoryStream, ManualClock
-from shard_state import Fate, Order, Position, Redelivery, SequenceNumber, SliceKind, SlicePlan, UnackedRecord
+from shard_state import Fate, Order, SliceKind, SlicePlan
 from tests.support.waiting import DEADLINE_SECONDS
 from tests.unit.spark.driver.world import StreamClient, task_settings
+from tests.unit.spark.tasks.slices import NEVER, Handler, number_of, plan, records, seq
 
 pytestmark = pytest.mark.no_second_run
-
-NEVER = 1e9
-
-
-def seq(number: int) -> SequenceNumber:
-    return SequenceNumber(number)
-
-
-def records(*keys: str | None) -> list[Record]:
-    return [
-        Record(data=b"", sequence_number=str(number), partition_key=key, shard_id="shard")
-        for number, key in enumerate(keys, 1)
-    ]
-
-
-def plan(kind: SliceKind = SliceKind.READ, **changes: Any) -> SlicePlan:
-    fields: dict[str, Any] = {
-        "shard_id": "shard",
-        "epoch": 1,
-        "limit": 100_000,
-        "position": Position.trim_horizon(),
-        "max_failures": 1_000,
-        **changes,
-    }
-    return SlicePlan(kind=kind, **fields)
-
-
-def number_of(record: Record) -> int:
-    return int(record.sequence_number)
-
-
-class Handler:
-    """Fails what it is told to fail, and remembers what it was given. Thread-safe. Mutable."""
-
-    def __init__(self, *fails: int, error: Exception | None = None) -> None:
-        self._fails = fails
-        self._error = error or ValueError("no")
-        self.seen: list[tuple[int, int]] = []
-        """(sequence number, attempt)"""
-
-    @property
-    def numbers(self) -> list[int]:
-        return sorted(number for number, _ in self.seen)
-
-    def __call__(self, record: Record) -> None:
-        self.seen.append((number_of(record), record.attempt))
-        if number_of(record) in self._fails:
-            raise self._error
 
 
 def concurrent(handler: Callable[[Record], Any], concurrency: int = 4) -> ConcurrentCalls:
@@ -97,14 +49,6 @@ def deliver(
     return delivery, delivery.deliver(given, until)
 
 
-def shown(failures: Sequence[UnackedRecord]) -> list[tuple[int, int, bool, int]]:
-    """Show failures as (number, the one before, held, attempt)."""
-    return [
-        (each.sequence.number, 0 if each.previous is None else each.previous.number, each.held, each.attempt)
-        for each in failures
-    ]
-
-
 def test_what_asks_for_nothing_is_called_as_before() -> None:
     def plain(
         handler: Callable[[Any], Any], concurrency: int = 1, seconds: float | None = None
@@ -121,81 +65,11 @@ def test_what_asks_for_nothing_is_called_as_before() -> None:
         assert isinstance(delivery_to(asked, plan(), rules), ConcurrentDelivery)
 
 
-def test_all_records_are_delivered_and_the_failed_are_entered_in_their_order() -> None:
-    handler = Handler(2, 5, 6)
-    delivery, reached = deliver(handler, records(*["k"] * 7))
-
-    assert (reached, delivery.count, delivery.delivered) == (7, 7, 7)
-    assert (delivery.first, delivery.last) == (seq(1), seq(7))
-    assert handler.numbers == [1, 2, 3, 4, 5, 6, 7]
-    assert shown(delivery.failures) == [(2, 1, False, 1), (5, 4, False, 1), (6, 5, False, 1)]
-    assert [failure.index for failure in delivery.failures] == [1, 4, 5]
-    assert {each.error for each in delivery.unfinished} == {"ValueError: no"}
-
-
-def test_a_rejected_record_is_entered_as_such() -> None:
-    delivery, _ = deliver(Handler(1, error=Reject("never")), records("a", "b"))
-
-    assert [failure.fate for failure in delivery.failures] == [Fate.REJECTED]
-
-
 def test_more_records_than_there_are_marks_are_handed_over_run_by_run() -> None:
     handler = Handler()
     delivery, reached = deliver(handler, records(*["k"] * (MARKS + 10)))
 
     assert (reached, delivery.delivered, len(handler.seen)) == (MARKS + 10,) * 3
-
-
-def test_holes_are_passed_over_attempts_go_on_and_neither_holds_up_what_follows() -> None:
-    handler = Handler(5)
-    slice_plan = plan(holes=((seq(1), seq(3)),), anchor=seq(1), attempts=((seq(1), 2), (seq(5), 1)))
-    delivery, _ = deliver(handler, records(*"abcde"), slice_plan)
-
-    assert sorted(handler.seen) == [(1, 3), (4, 1), (5, 2)]
-    assert (delivery.count, delivery.delivered) == (5, 3)
-    assert shown(delivery.failures) == [(5, 4, False, 2)]
-
-
-def test_with_the_order_of_keys_later_records_of_a_failed_key_are_held() -> None:
-    handler = Handler(2)
-    delivery, _ = deliver(handler, records("a", "b", "a", "b", None, "b"), order=Order.KEY)
-
-    assert handler.numbers == [1, 2, 3, 5]
-    assert shown(delivery.failures) == [(2, 1, False, 1), (4, 3, True, 0), (6, 5, True, 0)]
-    assert delivery.delivered == 4
-
-
-def test_a_key_that_failed_before_is_held_in_this_slice_and_in_its_next_page() -> None:
-    handler = Handler(1)
-    delivery = ConcurrentDelivery(
-        plan(blocked_keys=frozenset("b")),
-        concurrent(handler),
-        DeliverySettings(order=Order.KEY, clock=lambda: 0.0),
-    )
-    page = records("a", "b", "c", "a", "c")
-    delivery.deliver(page[:3], NEVER)
-    delivery.deliver(page[3:], NEVER)
-
-    assert handler.numbers == [1, 3, 5]
-    assert shown(delivery.failures) == [(1, 0, False, 1), (2, 1, True, 0), (4, 3, True, 0)]
-
-
-def test_retries_of_a_key_are_delivered_in_order_and_held_behind_one_that_fails() -> None:
-    handler = Handler(1)
-    retries = tuple(Redelivery(sequence=seq(number), attempt=2) for number in (1, 2, 3))
-    slice_plan = plan(SliceKind.RETRY, retries=retries, limit=3)
-    delivery, _ = deliver(handler, records("a", "a", "b"), slice_plan, order=Order.KEY)
-
-    assert sorted(handler.seen) == [(1, 2), (3, 2)]
-    assert shown(delivery.failures) == [(1, 0, False, 2), (2, 1, True, 1)]
-
-
-def test_no_more_fail_than_can_be_kept() -> None:
-    handler = Handler(*range(1, 100))
-    delivery, reached = deliver(handler, records(*["k"] * 50), plan(max_failures=3))
-
-    assert (reached, delivery.count, len(delivery.failures), handler.numbers) == (3, 3, 3, [1, 2, 3])
-    assert not delivery.room
 
 
 def test_a_suspect_slice_has_no_more_under_way_than_its_portion() -> None:
@@ -210,14 +84,6 @@ def test_a_suspect_slice_has_no_more_under_way_than_its_portion() -> None:
     deliver(handle, records(*["k"] * 200), plan(portion=1))
 
     assert set(most) == {1}
-
-
-def test_a_probe_delivers_one_record() -> None:
-    handler = Handler()
-    delivery, reached = deliver(handler, records("a", "b", "c"), plan(deliveries=1))
-
-    assert (handler.seen, reached) == ([(1, 1)], 1)
-    assert delivery.failures == []
 
 
 def test_a_coroutine_one_at_a_time_keeps_the_order_of_the_shard() -> None:
