@@ -13,13 +13,8 @@ ROOT = Path(__file__).parents[1]
 WHEEL = ("kinesis_spout", "shard_state", "pyspark_kinesis", "pyspark_kinesis_spout")
 _CLASS = re.compile(r"^class ([A-Za-z]\w*)", re.MULTILINE)
 
-_STORMS = {"BasicBolt", "Bolt", "Spout"}
-"""Storm's own names, for components here and for those of other languages."""
-KNOWN = _STORMS | {
-    "Delivery",
-    "FailedRecord",
-}
-"""Names that may stand twice. Nothing is added here: one of the two is renamed."""
+KNOWN = {"BasicBolt", "Bolt", "Spout"}
+"""Storm's own names, for components here and for those of other languages. Of other twins one is renamed."""
 
 
 def names_that_stand_twice(files: Iterable[Path]) -> Mapping[str, Sequence[Path]]:

@@ -7,7 +7,7 @@ from kinesis_spout.model.record import Record
 from kinesis_spout.spark.concurrency.concurrent_calls import ConcurrentCalls
 from kinesis_spout.spark.tasks.delivery import DeliverySettings, SliceDelivery
 from kinesis_spout.spark.tasks.handlers import RecordHandler, delivery_to
-from shard_state import FailedRecord, Order, Position, SequenceNumber, SliceKind, SlicePlan
+from shard_state import UnackedRecord, Order, Position, SequenceNumber, SliceKind, SlicePlan
 
 NEVER = 1e9
 
@@ -80,7 +80,7 @@ def _unchanged(record: Record) -> Record:
     return record
 
 
-def shown(failures: Sequence[FailedRecord]) -> list[tuple[int, int, bool, int]]:
+def shown(failures: Sequence[UnackedRecord]) -> list[tuple[int, int, bool, int]]:
     """Show failures as (number, the one before, held, attempt)."""
     return [
         (each.sequence.number, 0 if each.previous is None else each.previous.number, each.held, each.attempt)
