@@ -7,7 +7,7 @@ from kinesis_spout.model.record import Record
 from kinesis_spout.spark.concurrency.concurrent_calls import ConcurrentCalls
 from kinesis_spout.spark.tasks.delivery import DeliverySettings, SliceDelivery
 from kinesis_spout.spark.tasks.handlers import RecordHandler, delivery_to
-from shard_state import UnackedRecord, Order, Position, SequenceNumber, SliceKind, SlicePlan
+from shard_state import Order, Position, SequenceNumber, SliceKind, SlicePlan, UnackedRecord
 
 NEVER = 1e9
 
