@@ -20,9 +20,9 @@ from kinesis_spout.zookeeper import EmbeddedZooKeeper
 
 SHARDS: Final = 8
 SIZES: Final = (1024, 100)
-GOAL_MICROS: Final = 5.0
-GOAL_OF_ORDER_MICROS: Final = 6.0
-GOAL_RATIO: Final = 4.0
+GOAL_MICROS: Final = 6.0
+GOAL_OF_ORDER_MICROS: Final = 10.0
+GOAL_RATIO: Final = 2.0
 
 CLIENTS: Final = {
     "spout": "each record acked at once",

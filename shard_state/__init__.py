@@ -12,19 +12,18 @@ from shard_state.local_shard.shard_slices import SliceLimits
 from shard_state.owned_shards import OperatorPause, ShardStatus
 from shard_state.position import Position, PositionType, ShardPositions, StartPositions
 from shard_state.retries.ordered_retries import Order
-from shard_state.retries.retry_policy import GiveUp, Retry, RetryPolicy
+from shard_state.retries.retry_policy import Retry, RetryPolicy
 from shard_state.run_bounds import RunBounds, ShardBound
 from shard_state.sequence_number import SHARD_END, SHARD_START, SequenceNumber
 from shard_state.slices.slices import (
-    Delivery,
     Exhausted,
-    FailedRecord,
     Fate,
     OpenRecord,
     Redelivery,
     SliceKind,
     SliceOutcome,
     SlicePlan,
+    UnackedRecord,
 )
 from shard_state.state_manager import PendingCommit, StateManager
 from shard_state.tracker.inflight_record_tracker import InflightRecordTracker
@@ -39,12 +38,9 @@ __all__ = [
     "Capacity",
     "Checkpoint",
     "Counts",
-    "Delivery",
     "Emission",
     "Exhausted",
-    "FailedRecord",
     "Fate",
-    "GiveUp",
     "GroupMember",
     "Guarantee",
     "History",
@@ -76,4 +72,5 @@ __all__ = [
     "StartPositions",
     "StateManager",
     "Trouble",
+    "UnackedRecord",
 ]

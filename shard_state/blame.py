@@ -1,4 +1,4 @@
-"""Who is to blame for a failure: the record, or the handler and what it calls.
+"""Decides whether a failure is the fault of the record, or of the handler and what it calls.
 
 A failure counts against a record only as far as it is evidence against that record. Call a record *poison* if it
 always fails. A good record fails with the handler's own probability ``p``, which is near 0 on a good day, near 1
@@ -51,28 +51,28 @@ ACCEPTED_ERROR: Final = 3e-4
 _FAILING_SHARES: Final = (0.01, 0.1, 0.2, 0.35, 0.5, 0.65, 0.8, 0.9, 0.95, 0.98, 0.995)
 _GOOD_SHARES: Final = (0.999, 0.97, 0.9, 0.75, 0.55, 0.35, 0.15, 0.05)
 _SURPRISE: Final = 0.35
-"""How much less probable, as a logarithm, each lower share of good records is before anything is known."""
+"""The logarithm by which each lower share of good records is less probable before anything is known."""
 _WELL: Final = 0.1
 """Below this probability of failure the handler is well."""
 _AT_FAULT: Final = 0.5
 _WITNESSES_OF_A_GOOD_TIME: Final = 2
 _ENOUGH_IN_ROW: Final = 10
-"""So many successes in a row end the trouble, whatever came before."""
+"""The number of successes in a row that end the trouble, whatever came before."""
 _MEMORY: Final = 31 / 32
-"""What one more first try leaves of what is remembered of those before."""
+"""The part of earlier first tries that is remembered after one more."""
 _GAP_MEMORY: Final = 15 / 16
 _WEIGHT_OF_RECENT: Final = 0.5
-"""Of what was seen before a record failed, on the share of poison."""
+"""The weight, on the share of poison, of what was seen before a record failed."""
 
 _WORTH_OF_A_PASS: Final = 32
 """Failures that one success makes up for; without any, so many slow nothing down."""
 _HALVED_BY: Final = 8
 _SLOWEST_AT: Final = 62
-"""So many more, and a record is tried each ten seconds."""
+"""The number of further failures after which a record is tried each ten seconds."""
 _FIRST_INTERVAL_SECONDS: Final = 0.05
 _FLOWING: Final = -float(_WORTH_OF_A_PASS)
 _WEIGHT_OF_A_LATE_TRY: Final = 0.25
-"""Of a failure after the second: most of them are poison's."""
+"""The weight of a failure after the second: most of them are poison's."""
 
 _MOST_WEIGHED: Final = 64
 """Records that failed together have the same witnesses, which are weighed once."""
@@ -82,14 +82,14 @@ _LONGEST_GAP_SECONDS: Final = 120.0
 _GAPS: Final = 10
 """A record without witnesses waits for as long as so many new records take."""
 _ROW: Final = 6
-"""So many different records in a row are no accident, however short the retries are."""
+"""The number of different records in a row that are no accident, however short the retries are."""
 _ROW_SECONDS: Final = 5.0
 
 _STORED_NUMBERS: Final = 8
 
 
 class Counts(NamedTuple):
-    """What tries came to. Fractions, where old ones fade."""
+    """The outcomes of tries. Fractions, where old ones fade."""
 
     passed: float = 0.0
     """First tries of a record that passed."""
@@ -103,7 +103,7 @@ class Counts(NamedTuple):
 
 
 class History(NamedTuple):
-    """What is known of a record that failed, under its present owner."""
+    """The failures of a record under its present owner."""
 
     since: float
     """When it failed first; of one of an earlier owner, when it can have done so."""
@@ -112,17 +112,17 @@ class History(NamedTuple):
     mark: Counts
     """Its witnesses are those behind this."""
     failures: int = 0
-    """How often it failed since."""
+    """The number of failures since."""
     spared: int = 0
-    """How many of its deliveries do not count against the retry limit, as the handler was at fault."""
+    """The number of deliveries that do not count against the retry limit, as the handler was at fault."""
     put_off: int = 0
-    """How many do not count, as its handler did not try it."""
+    """The number that do not count, as its handler did not try it."""
     failed_again: bool = False
-    """Whether its own second try is among its witnesses."""
+    """True if its own second try is among its witnesses."""
     given_up: int = 0
-    """How many were given up without witnesses, in a row, before it failed."""
+    """The number of records given up without witnesses, in a row, before it failed."""
     begins: Counts | None = None
-    """Of one that failed at an earlier owner: where the present owner's witnesses begin."""
+    """The beginning of the present owner's witnesses, if it failed at an earlier owner."""
 
     @property
     def uncounted(self) -> int:
@@ -130,15 +130,15 @@ class History(NamedTuple):
 
 
 class Experience(NamedTuple):
-    """What a consumer stores of its deliveries, for whoever goes on."""
+    """A consumer's stored view of its deliveries, for its next start or the next owner."""
 
     recent: Counts
     row: float
-    """How many different records failed at their first try since the last success."""
+    """The number of different records that failed at their first try since the last success."""
     gap_seconds: float
     """Between first tries."""
     level: float
-    """How slow deliveries are."""
+    """The level to which deliveries are slowed."""
     trouble_seconds: float
     """For how long the handler has been at fault; 0: it is not."""
 
@@ -172,7 +172,7 @@ class Trouble:
     seconds: float
     """Since when."""
     slowed: bool
-    """Whether deliveries are slower for it."""
+    """True if deliveries are slower for it."""
 
 
 class _Case(NamedTuple):
@@ -209,7 +209,7 @@ _CASES: Final = tuple(_cases())
 
 
 class Blame:
-    """What the deliveries of one consumer came to, and what follows for its records. Mutable; not thread-safe.
+    """The outcomes of the deliveries of one consumer, and what follows for its records. Mutable; not thread-safe.
 
     Args:
         max_spared_seconds: for how long a record is spared; 0: never, and nothing slows down.
@@ -245,18 +245,18 @@ class Blame:
         self._gap_seconds = 0.0
         """Between first tries, lately."""
         self._is_calm = True
-        """Whether one more first try that passes changes nothing but the counts."""
+        """True if one more first try that passes changes nothing but the counts."""
         self._uncounted = 0
         """First tries that passed meanwhile."""
         self._uncounted_at = -math.inf
         self._level = _FLOWING
-        """How many failures the successes do not make up for."""
+        """The number of failures that the successes do not make up for."""
         self._tried_at = -math.inf
         self._noted_at = -math.inf
         self._trouble_since: float | None = None
         self._inherited_seconds = 0.0
         self.is_slowed = False
-        """Whether deliveries are slow. A plain attribute: it is looked at for each record."""
+        """True if deliveries are slow. A plain attribute: it is looked at for each record."""
         self.fresh_first = False
         """While they are: whether the next one is of a record that never failed, if there is one."""
 

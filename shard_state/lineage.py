@@ -1,4 +1,4 @@
-"""Which shard came from which, and which may be read now.
+"""The lineage of shards, and which of them may be read now.
 
 A split closes one parent and opens two children; a merge closes two parents and opens one child. A child may
 be read only when *every* parent is over: its end was read, all its records are finished, and that fact is in
@@ -37,7 +37,7 @@ from shard_state.position import Position
 
 
 class ShardPhase(Enum):
-    """Where a shard stands in its life, as one consumer sees it."""
+    """The phase of a shard in its life, as one consumer sees it."""
 
     WAITING_FOR_PARENTS = auto()
     READY = auto()
@@ -51,7 +51,7 @@ class ShardPhase(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shard:
-    """What ListShards, or the ChildShards of a page, says of a shard."""
+    """A shard, as ListShards or the ChildShards of a page list it."""
 
     shard_id: str
     parents: tuple[str, ...] = ()
@@ -59,7 +59,7 @@ class Shard:
     hash_range: tuple[int, int] = (0, (1 << 128) - 1)
     """First and last hash key, inclusive."""
     closed: bool = False
-    """Whether an ending sequence number is listed: the shard takes no more records."""
+    """True if an ending sequence number is listed: the shard takes no more records."""
 
 
 def blocking_parents(
@@ -185,7 +185,7 @@ class Lineage:
 
 
 class KnownShards:
-    """Which shards of a stream this consumer may try to own. Mutable; not thread-safe.
+    """The shards of a stream that this consumer may try to own. Mutable; not thread-safe.
 
     Args:
         owned: the shards that it owns, as they are at any time.

@@ -93,7 +93,7 @@ class RoundRobin:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OperatorPause:
-    """What an operator has paused."""
+    """The shards that an operator has paused."""
 
     everything: bool = False
     """The application as a whole, with shards that come later."""
@@ -121,7 +121,7 @@ class ShardStatus(NamedTuple):
     congested: bool = False
     paused_by_operator: bool = False
     slices_out: bool = False
-    """Whether a slice of it is under way: what one reads is not in flight before it has ended."""
+    """True if a slice of it is under way: what one reads is not in flight before it has ended."""
     waits_until: float | None = None
     """When the retry is due for which it waits, by its order or a limit; None: it waits for none."""
 
@@ -131,9 +131,9 @@ class OwnedShards:
 
     def __init__(self, blame: Blame) -> None:
         self.slices: dict[str, ShardSlices] = {}
-        """Of each of them, by its id."""
+        """The slices of each of them, by its id."""
         self.turns = RoundRobin()
-        """Which of them is next (invariant 15)."""
+        """The order of their turns (invariant 15)."""
         self.leaving: frozenset[str] = frozenset()
         """Shards of which nothing is handed out any more, for they are to be another's."""
         self.operator_pause = OperatorPause()
@@ -224,7 +224,7 @@ class OwnedShards:
 
     @property
     def keeps_fresh_back(self) -> bool:
-        """Whether deliveries are slow and the next one is a retry."""
+        """True if deliveries are slow and the next one is a retry."""
         if not self._blame.is_slowed or self._blame.fresh_first:
             return False
         retry_due = self.next_due()

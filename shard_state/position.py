@@ -37,7 +37,7 @@ class PositionType(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Position:
-    """Where to read a shard from. Make one with the class methods, which keep the parts consistent."""
+    """The place from which to read a shard. Make one with the class methods, which keep the parts consistent."""
 
     type: PositionType
     sequence_number: SequenceNumber | None = None
@@ -90,7 +90,7 @@ class Position:
 
     @property
     def with_its_record(self) -> "Position":
-        """What to ask Kinesis for: the record before this position too, as proof that nothing is missing."""
+        """The position to ask Kinesis for: the record before this one too, as proof that nothing is missing."""
         if self.type is not PositionType.AFTER_SEQUENCE_NUMBER or self.sequence_number is None:
             return self
         return Position.at(self.sequence_number)
@@ -108,7 +108,7 @@ class Position:
         return self if since is None or since == self.since else replace(self, since=since)
 
     def advanced_to(self, base: SequenceNumber) -> "Position":
-        """Where to go on once everything up to ``base`` is done: here, if nothing is."""
+        """The position from which to go on once everything up to ``base`` is done: this one, if nothing is."""
         return self if base == SHARD_START else Position.after(base)
 
     def as_document(self) -> dict[str, Any]:
@@ -153,7 +153,7 @@ class ShardPositions:
     """A position for each shard."""
 
     default: Position
-    """Of shards that ``shards`` does not name."""
+    """The position of shards that ``shards`` does not name."""
     shards: Mapping[str, Position] = field(default_factory=dict, hash=False)
 
     def of_shard(self, shard_id: str) -> Position:

@@ -1,4 +1,4 @@
-"""Where a record stands in its shard.
+"""The place of a record in its shard.
 
 Kinesis sequence numbers are decimal integers of up to 129 digits. They order as integers, never as text:
 "9" < "10". A user record inside an aggregated record shares the sequence number of its carrier and is told
@@ -26,7 +26,7 @@ MAX_DIGITS: Final = 129
 
 
 class SequenceNumber(NamedTuple):
-    """Where a record is in its shard: the Kinesis sequence number, and the index inside an aggregate."""
+    """The place of a record in its shard: the Kinesis sequence number, and the index inside an aggregate."""
 
     number: int
     sub: int = WHOLE

@@ -45,7 +45,7 @@ from shard_state.retries.ordered_retries import Order
 from shard_state.retries.retry_policy import Retry, RetryPolicy
 from shard_state.run_bounds import RunBounds
 from shard_state.sequence_number import SequenceNumber
-from shard_state.slices.slices import Delivery, Exhausted, Fate, Redelivery, SliceOutcome, SlicePlan
+from shard_state.slices.slices import Exhausted, Fate, Redelivery, SliceOutcome, SlicePlan
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,7 +111,7 @@ class StateManager:
         """The same mapping: it is looked up for every record."""
         self._known = KnownShards(self._owned)
         self.turns = self._shards.turns
-        """Which of the owned shards is next (invariant 15). ``fail`` wakes a shard; so does the shell."""
+        """The turns of the owned shards (invariant 15). ``fail`` wakes a shard; so does the shell."""
         self.decisions = 0
         """Grows when the shell has to decide anew what it may hand out: a shard came or went, its records are held
         back, or one of them failed. A plain attribute: it is looked at for each record."""
@@ -293,17 +293,15 @@ class StateManager:
         slices = self._owned.get(shard_id)
         return slices is not None and slices.state.ack(sequence, now) is not None
 
-    def expired(self, now: float) -> list[Delivery]:
-        """Name the deliveries whose message time-out has passed. The shell fails them."""
+    def expired(self, now: float) -> list[tuple[str, SequenceNumber]]:
+        """Name the records, and their shards, whose message time-out has passed. The shell fails them."""
         if self._timeout_seconds is None or now < self.expires_at:
             return []
-        late: list[Delivery] = []
+        late: list[tuple[str, SequenceNumber]] = []
         self.expires_at = now + self._timeout_seconds
         for shard_id, slices in self._owned.items():
             tracker = slices.state.tracker
-            late.extend(
-                Delivery(shard_id, sequence, tracker.attempts(sequence)) for sequence in tracker.expired(now)
-            )
+            late.extend((shard_id, sequence) for sequence in tracker.expired(now))
             if tracker.next_deadline is not None:
                 self.expires_at = min(self.expires_at, tracker.next_deadline)
         return late
@@ -320,12 +318,8 @@ class StateManager:
             losses: how often records can have been trimmed unread before it.
         """
         slices = self._owned.get(shard_id)
-        if slices is None:
-            return
-        if losses:
-            slices.state.lost_data(losses)
-        if since is not None:
-            slices.state.reached(end, since)
+        if slices is not None:
+            slices.state.reached(end, since, losses)
 
     def store_since(self, after_seconds: float) -> None:
         """Have ``LocalShardState.since`` stored where it is later by so much than what is stored."""
@@ -384,7 +378,7 @@ class StateManager:
 
     @property
     def is_done(self) -> bool:
-        """Whether this run has nothing left to do with the owned shards, and all it has done is stored."""
+        """True if this run has nothing left to do with the owned shards, and all it has done is stored."""
         return all(slices.is_done for slices in self._owned.values())
 
     # Slice by slice
@@ -442,7 +436,7 @@ class StateManager:
     def settle(
         self, plan: SlicePlan, outcome: SliceOutcome, now: float, *, delivered: int | None = None
     ) -> list[Exhausted]:
-        """Take in what came of a slice, of which so many records reached the handler (None: all not held).
+        """Take in the outcome of a slice, of which so many records reached the handler (None: all not held).
 
         Its open records are in flight from now on: each is acked or failed by itself, or times out. A slice
         of an ownership that ended, or one that settled or died before, changes nothing.
@@ -465,9 +459,9 @@ class StateManager:
         slices = self._shards.of_epoch(plan)
         if slices is None or not slices.is_out(plan):
             return []
-        guilty = slices.blames(plan, held)
-        if guilty is not None:
-            self._failed(guilty.attempt, now)
+        attempt = slices.blames(plan, held)
+        if attempt is not None:
+            self._failed(attempt, now)
         return slices.died(plan, held, now)
 
     def withdraw(self, plan: SlicePlan) -> None:
@@ -539,17 +533,17 @@ class StateManager:
 
     @property
     def unresolved(self) -> int:
-        """How many handed-out records are not finished, over all shards."""
+        """The number of handed-out records that are not finished, over all shards."""
         return sum(slices.state.tracker.unresolved for slices in self._owned.values())
 
     def unresolved_of(self, shard_id: str) -> int:
-        """How many handed-out records of a shard are not finished; 0 if it is not owned."""
+        """Count the handed-out records of a shard that are not finished; 0 if it is not owned."""
         slices = self._owned.get(shard_id)
         return 0 if slices is None else slices.state.tracker.unresolved
 
     @property
     def idle(self) -> bool:
-        """Whether no slice is out."""
+        """True if no slice is out."""
         return all(slices.is_idle for slices in self._owned.values())
 
     def status(self) -> list[ShardStatus]:
@@ -578,7 +572,7 @@ class StateManager:
         self.blame.note(now, counts, failed_late=not any(counts))
 
     def _note_slice(self, plan: SlicePlan, outcome: SliceOutcome, delivered: int | None, now: float) -> None:
-        """Have the blame know what came of all records of a slice, before any is decided upon."""
+        """Tell the blame the outcomes of all records of a slice, before any is decided upon."""
         held = sum(not failure.was_delivered for failure in outcome.failures)
         handled = (outcome.count if plan.is_fresh else len(plan.retries)) - held
         reached = handled if delivered is None else min(handled, delivered)

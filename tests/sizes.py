@@ -13,23 +13,12 @@ ROOT = Path(__file__).parents[1]
 WHEEL = ("kinesis_spout", "shard_state", "pyspark_kinesis", "pyspark_kinesis_spout")
 _CLASS = re.compile(r"^class ([A-Za-z]\w*)", re.MULTILINE)
 
-KNOWN = frozenset(
-    {"BasicBolt", "Bolt", "Spout"}  # Storm's own names, for components here and for those of other languages
-    | {
-        *(
-            "Credentials",
-            "Delivery",
-            "Done",
-            "Emission",
-            "Exchange",
-            "FailedRecord",
-            "Fate",
-            "GiveUp",
-            "Line",
-        ),
-        *("Pace", "Reading", "RecordRun", "RetryPolicy", "Run", "Segment", "Verdict"),
-    }
-)
+_STORMS = {"BasicBolt", "Bolt", "Spout"}
+"""Storm's own names, for components here and for those of other languages."""
+KNOWN = _STORMS | {
+    "Delivery",
+    "FailedRecord",
+}
 """Names that may stand twice. Nothing is added here: one of the two is renamed."""
 
 

@@ -938,7 +938,7 @@ static PyObject *columns(PyObject *module, PyObject *arguments)
 
 PyDoc_STRVAR(use_avx2_doc,
 "use_avx2(wanted)\n--\n\n"
-"Choose whether base64 and MD5 use AVX2, for tests: at first they do if the processor has it. Return what they do now.");
+"Choose whether base64 uses AVX2, for tests: at first they do if the processor has it. Return what they do now.");
 
 static PyObject *use_avx2(PyObject *module, PyObject *wanted)
 {

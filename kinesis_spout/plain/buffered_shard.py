@@ -68,7 +68,7 @@ class BufferedShard(ShardReader[Page]):
         self.last_error: KinesisSpoutError | None = None
         """The retriable error that is being tried again; None once a try succeeded."""
         self.millis_behind_latest: int | None = None
-        """Of the last page fetched; None before the first."""
+        """The distance of the last page from the tip; None before the first."""
         self._tip_seen_at: float | None = None
         getter.when_ready(partial(prefetcher.hasten, self.fetch))
         self.resume()
@@ -112,7 +112,7 @@ class BufferedShard(ShardReader[Page]):
 
     @property
     def at_end(self) -> bool:
-        """Whether the closed shard's last page was fetched, and every record of it polled."""
+        """True if the closed shard's last page was fetched, and every record of it polled."""
         with self._lock:
             return self._last_page is not None and not self._records
 
@@ -124,17 +124,17 @@ class BufferedShard(ShardReader[Page]):
 
     @property
     def failed(self) -> bool:
-        """Whether fetching ended with an error, which ``poll`` raises after the records before it."""
+        """True if fetching ended with an error, which ``poll`` raises after the records before it."""
         return self._failure is not None
 
     @property
     def waits(self) -> bool:
-        """Whether ``poll`` returns None, and will until ``came`` is called. Under the lock."""
+        """True if ``poll`` returns None, and will until ``came`` is called. Under the lock."""
         return not (self._records or self._closed or self._failure is not None or self._last_page is not None)
 
     @property
     def has_records(self) -> bool:
-        """Whether records are at hand. Under the lock."""
+        """True if records are at hand. Under the lock."""
         return bool(self._records)
 
     @property

@@ -11,6 +11,7 @@ ahead, shared evenly by the shards (a page can exceed its share).
 
 from collections.abc import Iterable, Mapping
 from copy import copy
+from dataclasses import dataclass
 from functools import partial
 from math import inf
 from typing import Final
@@ -32,7 +33,7 @@ from shard_state import Exhausted, Fate, Guarantee, LocalShardState, RecordState
 _RETAINED_SHARE: Final = 0.75
 _MIN_READ_AHEAD_BYTES: Final = 64 * 1024
 
-RECORDS_PER_RUN: Final = 32
+RECORDS_PER_RUN: Final = 100
 """Handed out of one shard before the next one that has some is served."""
 _LONGEST_SECONDS: Final = 0.01
 """After that retries may be due, and it is the turn of others."""
@@ -45,39 +46,25 @@ MAX_CLAIMED: Final = 500
 """With AT_MOST_ONCE: so many records of a shard are claimed by one commit. A crash may lose as many."""
 
 
+@dataclass(slots=True, kw_only=True)
 class _Run:
-    """What may be handed out of one shard without another decision. Mutable."""
+    """The records of one shard that may be handed out without another decision. Mutable."""
 
-    __slots__ = (
-        "decisions",
-        "full_at_bytes",
-        "getter",
-        "is_watched",
-        "left",
-        "shard_id",
-        "state",
-        "until",
-        "with_retries",
-    )
-
-    def __init__(
-        self, shard_id: str, state: LocalShardState, getter: BufferedShard | None, decisions: int
-    ) -> None:
-        self.shard_id = shard_id
-        self.state = state
-        self.getter = getter
-        """None once the shard's end was read."""
-        self.decisions = decisions
-        """It holds while the core has no more to decide than these."""
-        self.left = RECORDS_PER_RUN
-        """So many records."""
-        self.until = 0.0
-        self.full_at_bytes = 0
-        """Of unfinished records of all shards: then no fresh one follows."""
-        self.is_watched = False
-        """Whether its records may have to be noted: see ``Caution``."""
-        self.with_retries = True
-        """Whether retries may be due."""
+    shard_id: str
+    state: LocalShardState
+    getter: BufferedShard | None
+    """None once the shard's end was read."""
+    decisions: int
+    """It holds while the core has no more to decide than these."""
+    until: float
+    full_at_bytes: int
+    """The size of all unfinished records at which no fresh one follows."""
+    is_watched: bool
+    """True if its records may have to be noted: see ``Caution``."""
+    left: int
+    """The number of records that may still follow."""
+    with_retries: bool = True
+    """True if retries may be due."""
 
 
 class BufferedShards:
@@ -91,16 +78,16 @@ class BufferedShards:
             lambda: int((1 - _RETAINED_SHARE) * self._max_bytes), least_share_bytes=_MIN_READ_AHEAD_BYTES
         )
         self._getters: dict[str, BufferedShard] = {}
-        """Of the shards whose end was not read yet."""
+        """The readers of the shards whose end was not read yet."""
         self._turns = manager.turns
         self._claims = manager.guarantee is Guarantee.AT_MOST_ONCE
         self._is_bounded = manager.bounds is not None
         self._rate = consumer.deliveries
         self._run: _Run | None = None
         self._age: RecordAge | None = None
-        """Which records are too old to be delivered in this run; None: none."""
+        """The rule that says which records are too old to be delivered in this run; None: none are."""
         self._gave_retry = False
-        """Whether the last record was a retry: within a rate the next is a fresh one, if possible."""
+        """True if the last record was a retry: within a rate the next is a fresh one, if possible."""
         self._caution = Caution(consumer)
         self.retained = RetainedRecords()
 
@@ -214,11 +201,8 @@ class BufferedShards:
         due_at = self._rate.due_at(self._consumer, now)
         return inf if due_at is None else max(0.0, due_at - now)
 
-    def all_over(self) -> bool:
-        return self._consumer.sharing.all_over
-
     def is_done(self) -> bool:
-        return self.all_over() or self._consumer.run_is_done
+        return self._consumer.sharing.all_over or self._consumer.run_is_done
 
     def stop(self) -> None:
         """Fetch no more; drop fetches that are under way."""
@@ -292,12 +276,18 @@ class BufferedShards:
         state = self._manager.staying(shard_id)
         if state is None:
             return None
-        run = _Run(shard_id, state, self._getters.get(shard_id), self._manager.decisions)
-        run.until, run.full_at_bytes = now + _LONGEST_SECONDS, self._full_at_bytes
-        run.is_watched = self._caution.watches(shard_id)
-        if run.is_watched or self._rate.is_limited or self._manager.blame.is_slowed:
-            run.left = 1
-        return run
+        is_watched = self._caution.watches(shard_id)
+        looks_at_each = is_watched or self._rate.is_limited or self._manager.blame.is_slowed
+        return _Run(
+            shard_id=shard_id,
+            state=state,
+            getter=self._getters.get(shard_id),
+            decisions=self._manager.decisions,
+            until=now + _LONGEST_SECONDS,
+            full_at_bytes=self._full_at_bytes,
+            is_watched=is_watched,
+            left=1 if looks_at_each else RECORDS_PER_RUN,
+        )
 
     def _first_of(self, run: _Run, now: float, *, fresh_first: bool) -> Retained | None:
         fresh = self._fresh(run, now) if fresh_first else None
@@ -370,7 +360,7 @@ class BufferedShards:
             self._drop_getter(shard_id)
 
     def _expires(self, retained: Retained, age: RecordAge, now: float) -> bool:
-        """Whether a record that was handed out is too old to be delivered; if so, settles it."""
+        """True if a record that was handed out is too old to be delivered; if so, settles it."""
         record, consumer = retained.record, self._consumer
         if not age.expires(record.arrival_timestamp):
             return False
@@ -398,7 +388,7 @@ class BufferedShards:
         self.retained.give_up(retained)
 
     def _is_claimed(self, state: LocalShardState, getter: BufferedShard) -> bool:
-        """Whether the next record may be handed out; if not, claims it and some more at the next commit."""
+        """True if the next record may be handed out; if not, claims it and some more at the next commit."""
         following = getter.ahead(1)
         if following is None or state.may_hand_out(following[0]):
             return True  # the poll says why there is none

@@ -30,7 +30,7 @@ class Caution:
     def __init__(self, consumer: Consumer) -> None:
         self._consumer = consumer
         self._handed_out: dict[str, int] = {}
-        """Of the shards that are not trusted yet."""
+        """The number of records handed out of each shard that is not trusted yet."""
         self._noted: Retained | None = None
         self._handed_out_at: float | None = None
         """When the noted record was; None: its note is not stored yet."""
@@ -50,7 +50,7 @@ class Caution:
         return self._noted is not None
 
     def watches(self, shard_id: str) -> bool:
-        """Whether a record of the shard may have to be noted, or one is."""
+        """True if a record of the shard may have to be noted, or one is."""
         return self._noted is not None or shard_id in self._handed_out
 
     def note(self, retained: Retained) -> bool:

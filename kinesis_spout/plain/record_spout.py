@@ -71,7 +71,7 @@ class RecordSpout(Handle):
     """
 
     _rest_seconds: ClassVar[float] = 0.001
-    """How long a stream without tuples rests, for each other stream: asking costs 20 µs."""
+    """The time for which a stream without tuples rests, for each other stream: asking costs 20 µs."""
 
     def __init__(
         self,
@@ -390,7 +390,7 @@ class RecordSpout(Handle):
 
     @property
     def rate_wait_seconds(self) -> float:
-        """How long the rates of deliveries let ``next_tuple`` give nothing; 0.0: they are not used up.
+        """The time for which the rates of deliveries let ``next_tuple`` give nothing; 0.0: they are not used up.
 
         Infinite while no shard is assigned to this member of an application that has a rate.
         """
@@ -398,7 +398,7 @@ class RecordSpout(Handle):
 
     @property
     def is_done(self) -> bool:
-        """Whether every shard is over, or the run has come up to its `until`: ``next_tuple`` gives no more.
+        """True if every shard is over, or the run has come up to its `until`: ``next_tuple`` gives no more.
 
         All that was handed out of this member's shards is finished, and that is stored.
         """

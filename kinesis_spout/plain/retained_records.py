@@ -26,11 +26,11 @@ class Retained(msgspec.Struct, gc=False):
     sequence: SequenceNumber
     size_bytes: int
     epoch: int
-    """Of the ownership under which it was read."""
+    """The epoch of the ownership under which it was read."""
     message_id: str = ""
-    """Of its latest delivery to the user; empty before the first."""
+    """The id of its latest delivery to the user; empty before the first."""
     span: "Span | None" = None
-    """Of the delivery under way, if it is traced."""
+    """The span of the delivery under way, if it is traced."""
 
     def take_span(self) -> "Span | None":
         """Return the span, which the caller ends, once."""

@@ -46,7 +46,7 @@ class MessageId(NamedTuple):
     epoch: int
     """The ownership of the shard under which it was made."""
     attempt: int
-    """Which delivery of the record it is, from 1."""
+    """The number of the delivery, from 1."""
 
     @classmethod
     def parse(cls, text: str) -> Self:
@@ -71,7 +71,7 @@ class Emitted(NamedTuple):
     before the ``#`` is the record's own id, which its dead letter has too; inside an aggregate it ends with
     ``:sub``. With several streams it begins with ``stream/``."""
     values: Any
-    """What the scheme made of the record; with "raw" the ``Record`` itself."""
+    """The result of the scheme; with "raw" the ``Record`` itself."""
 
 
 _emitted: Final = partial(tuple.__new__, Emitted)
@@ -238,7 +238,7 @@ class StreamTuples:
         return taken
 
     def _fail_overdue(self, now: float) -> None:
-        for shard_id, sequence, _ in self._manager.expired(now):
+        for shard_id, sequence in self._manager.expired(now):
             retained = self._retained.at(shard_id, sequence)
             assert retained is not None, "every record that is out is retained"
             text = f"timed out after {self.consumer.config.message_timeout_seconds:g} s"

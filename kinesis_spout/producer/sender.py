@@ -155,7 +155,9 @@ class Sender:
     def wakes_at(self) -> tuple[float, float]:
         """When the shell should look again, in records and bytes that have come."""
         config = self._config
-        if self.is_recovering or self._open_calls >= config.max_concurrent_calls:
+        if self.is_recovering or self._records.needs_shards:
+            return inf, inf  # nothing is taken in before
+        if self._open_calls >= config.max_concurrent_calls:
             return inf, inf
         if self._lingers_until == inf or self.flushes:
             return 1, inf
@@ -268,8 +270,7 @@ class Sender:
 
     def not_ended(self) -> list[AnyTicket]:
         held = [*self._taken.not_ended(), *self._letters.held]
-        promises = dict.fromkeys([ticket.batch or ticket for ticket in held if ticket.outcome is None])
-        return [*promises, *self._buffer.peek()]
+        return [*dict.fromkeys([ticket.batch or ticket for ticket in held]), *self._buffer.peek()]
 
     # How it continues.
 

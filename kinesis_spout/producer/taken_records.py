@@ -105,8 +105,8 @@ class TakenRecords:
 
     def not_ended(self) -> list[Ticket]:
         """Return all that have not ended, except those given up and no longer held."""
-        held = [ticket for taken in self._taken for ticket in taken.tickets]
-        return [ticket for ticket in [*held, *self._overdue] if ticket.outcome is None]
+        lists = [*(taken.tickets for taken in self._taken), self._overdue]
+        return [ticket for tickets in lists for ticket in tickets if ticket.outcome is None]
 
     def forget_ended(self, waiting: int) -> None:
         """Drop what has ended. A few of all that are ``waiting`` may keep others that came with them."""

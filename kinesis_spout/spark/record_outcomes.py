@@ -50,7 +50,6 @@ from kinesis_spout.spark.tasks.work import Unfinished, WorkResult
 from shard_state import (
     Blame,
     Counts,
-    FailedRecord,
     Fate,
     History,
     Order,
@@ -58,6 +57,7 @@ from shard_state import (
     RetryPolicy,
     SliceKind,
     SlicePlan,
+    UnackedRecord,
 )
 
 _SETTINGS: Final = (
@@ -392,7 +392,7 @@ class FailedRecords:
         self._waiting.sort(key=itemgetter(0))
         return letters
 
-    def _note(self, failures: Sequence[tuple[Unfinished, FailedRecord]], delivered: int, now: float) -> None:
+    def _note(self, failures: Sequence[tuple[Unfinished, UnackedRecord]], delivered: int, now: float) -> None:
         tried = Counter(attempt for attempt, _ in self._taken.values()) or Counter({1: delivered})
         failed = Counter(each.record.attempt for each, how in failures if how.fate is not Fate.REJECTED)
         passed = tried - failed

@@ -1,4 +1,4 @@
-"""Which member of a group owns which shard: what is stored of it, and the plan of the leader.
+"""The shards of each member of a group: the stored form, and the leader's plan.
 
 The shards themselves are ``shards``'. Begin with ``assignment``, then ``assignment_planner``.
 """

@@ -1,4 +1,4 @@
-"""Which member should own which shard: one value, written by the leader alone, in one node.
+"""The shards of each member: one value, written by the leader alone, in one node.
 
 The stored form is JSON with a version, read by every member at every change. It names each member once and leaves
 out what all shard ids begin with, so that 1,000 shards of 100 members, each with a parent, take 19 KB, and 10,000
@@ -27,7 +27,7 @@ VERSION: Final = 1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Assignment:
-    """Which member should own which shard."""
+    """The shards of each member."""
 
     epoch: int = 0
     """One more with every plan that is written."""
@@ -36,9 +36,9 @@ class Assignment:
     owners: Mapping[str, str] = field(default_factory=dict)
     """The member of each shard that may be read now: its parents are over, and it is not."""
     parents: Mapping[str, tuple[str, ...] | None] = field(default_factory=dict)
-    """Of each shard in ``owners``, for its first checkpoint. None: nobody has said them."""
+    """The parents of the shards in ``owners``, for their first checkpoints. None: nobody has said them."""
     all_over: bool = False
-    """Whether every listed shard is over: nothing comes without a reshard."""
+    """True if every listed shard is over: nothing comes without a reshard."""
     level: int = form_level.FIRST
     """That of the stored forms, which every member reads; see ``form_level``."""
 

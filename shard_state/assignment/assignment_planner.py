@@ -1,7 +1,7 @@
 """Decides which member should own which shard.
 
 A shard is assigned while it may be read: its parents are over, and it is not. Only what must move moves. Every
-shard stays where it is while its member takes shards; what nobody has goes to whoever is farthest below its share;
+shard stays where it is while its member takes shards; what nobody has goes to the member farthest below its share;
 then shards move from those above their share to those below.
 
 **Load.** The load of a shard is its bytes per second, on the average that its owner says (``observed_rates``),
@@ -43,11 +43,11 @@ TOLERATED_DIFFERENCE: Final = 0.2
 """Loads, each as a part of its member's share, that differ by no more are left as they are."""
 
 _ROUNDING: Final = 1e-9
-"""What a difference must exceed, as a part of everything."""
+"""The least difference that matters, as a part of everything."""
 
 
 class Balance:
-    """Which member has which shards, and how they could be moved. Mutable."""
+    """The shards of each member, and the ways to move them. Mutable."""
 
     def __init__(self, loads: Mapping[str, float], weights: Mapping[str, float]) -> None:
         """Begin with members that have nothing.
@@ -84,7 +84,7 @@ class Balance:
         self.owners[shard_id] = member
 
     def give_all(self, shard_ids: Iterable[str]) -> None:
-        """Give shards that nobody has, the largest first, each to whoever is then farthest below its share."""
+        """Give shards that nobody has, the largest first, each to the member then farthest below its share."""
         lowest = [(excess, member) for member, excess in self._excess.items()]
         heapify(lowest)
         for shard_id in sorted(shard_ids, key=lambda shard_id: (-self._loads[shard_id], shard_id)):
@@ -160,14 +160,14 @@ class Balance:
 
 
 LASTING_SECONDS: Final = 180.0
-"""How long a member has too much before shards move because of rates."""
+"""The time for which a member has too much before shards move because of rates."""
 
 FIRST_REST_SECONDS: Final = 1_800.0
 LONGEST_REST_SECONDS: Final = 6 * 3600.0
-"""How long a shard that was moved because of rates is not moved for them again."""
+"""The time for which a shard that was moved because of rates is not moved for them again."""
 
 IDLE_BYTES_PER_SECOND: Final = 10_240.0
-"""What a shard costs its owner besides its records, as bytes per second: a hundredth of what it may take in."""
+"""The cost of a shard besides its records, as bytes per second: a hundredth of what it may take in."""
 
 
 class AssignmentPlanner:
@@ -189,7 +189,7 @@ class AssignmentPlanner:
         self._overloaded_since: dict[str, float] = {}
         """The members that have had too much at every plan since."""
         self._rests: dict[str, tuple[float, float]] = {}
-        """Of shards that were moved because of rates: until when they rest, and for how long they do."""
+        """The shards that were moved because of rates: until when they rest, and for how long they do."""
         self._next_plan_at: float | None = None
         self._lineage.learn(
             (),

@@ -30,7 +30,7 @@ class GroupMember:
     name: str
     mode: MemberMode = MemberMode.SHARING
     weight: float = 1.0
-    """How large a share it wants, relative to others; more than 0."""
+    """The share that it wants, relative to others; more than 0."""
     rates: Mapping[str, float] = field(default_factory=dict)
     """Bytes per second, on the average of some minutes, of the shards that it owns."""
     ended: frozenset[str] = frozenset()
@@ -38,11 +38,11 @@ class GroupMember:
     joined: int = 0
     """Grows with every member that joins."""
     http: str | None = None
-    """Where it answers over HTTP, as host:port, if it does."""
+    """The host:port at which it answers over HTTP, if it does."""
     reads: int = form_level.FIRST
     """The highest level of stored forms that it reads; see ``form_level``."""
     draining: bool = False
-    """Whether an operator wants it to give everything up."""
+    """True if an operator wants it to give everything up."""
 
     def encode(self) -> bytes:
         """Give the stored form of what the member says of itself: all but its name, when it joined, its drain.

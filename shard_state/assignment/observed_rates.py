@@ -1,4 +1,4 @@
-"""How fast a member reads its shards, as it says so to the leader: averages, so that a burst is no load.
+"""The rates at which a member reads its shards, as it tells the leader: averages, so that a burst is no load.
 
 An average is exponentially weighted: an observation of ``OBSERVED_SECONDS`` counts for ``WEIGHT``, so that half of
 a lasting change is known after some two minutes and nine tenths after eight. What was observed first has no more
@@ -12,17 +12,17 @@ from math import fsum
 from typing import Final
 
 OBSERVED_SECONDS: Final = 10.0
-"""How often to observe."""
+"""The time between two observations."""
 WEIGHT: Final = 0.05
 SETTLED_SECONDS: Final = 60.0
 
 _SHARE_OF_CHANGE: Final = 0.1
-"""What must have changed, of the load of all shards, before rates are said anew."""
+"""The part of the load of all shards that must have changed before rates are published again."""
 
 
 @dataclass(slots=True)
 class _Average:
-    """Of one shard. Mutable."""
+    """The average of one shard. Mutable."""
 
     total: float = 0.0
     weight: float = 0.0
@@ -35,7 +35,7 @@ class ObservedRates:
     def __init__(self) -> None:
         self._averages: dict[str, _Average] = {}
         self.said: Mapping[str, float] = {}
-        """What to say: bytes per second. It stays the same while rates are about what they were."""
+        """The rate to publish, in bytes per second. It stays the same while rates are about what they were."""
 
     def observe(self, read_bytes: Mapping[str, int], owned: Collection[str], seconds: float) -> None:
         """Take in how much was read of each shard in some seconds; one that is not owned any more is forgotten.

@@ -10,7 +10,7 @@
     data_losses   how often records can have been trimmed unread, each of which was logged
     epoch      the ownership under which this was written
     app_instance   which start of which application wrote it
-    experience     what its deliveries came to lately (``shard_state.blame``), for whoever goes on
+    experience     what its deliveries came to lately (``shard_state.blame``), for the next owner
 
 The holes are only a saving: without them records are delivered again, none is lost. So two rules make them
 safe. On re-read, the first record after the base must not lie beyond the anchor, else holes and attempts are
@@ -82,7 +82,7 @@ class Checkpoint:
     app_instance: str = ""
     experience: Experience | None = None
     _encoded: bytes | None = field(default=None, init=False, repr=False, compare=False)
-    """What ``encode`` gave."""
+    """The result of ``encode``."""
 
     @classmethod
     def beginning_at(
@@ -106,12 +106,12 @@ class Checkpoint:
 
     @property
     def is_shard_end(self) -> bool:
-        """Whether the shard is over: nothing is left to read or to finish."""
+        """True if the shard is over: nothing is left to read or to finish."""
         return self.base == SHARD_END
 
     @property
     def read_from(self) -> Position:
-        """Where an owner that knows nothing else reads on."""
+        """The position from which an owner that knows nothing else reads on."""
         return self.start.advanced_to(self.base).known_since(self.since)
 
     def encode(self, max_bytes: int = MAX_ENCODED_BYTES) -> bytes:

@@ -44,7 +44,7 @@ _MARK: Final = re.compile(r"([-+])([0-9a-z]+)(?:\.([0-9a-z]+))?(?::([0-9]+))?")
 _PLAIN_LENGTH: Final = 1_024
 """The longest text that is not packed: a person can read it."""
 _MAX_LENGTH: Final = 64 * 1024 * 1024
-"""Of a text that is unpacked; far more than any hole map has."""
+"""The most bytes of an unpacked text; far more than any hole map has."""
 _QUICK: Final = 1
 """The compression: more of it takes several times as long, for a few percent."""
 

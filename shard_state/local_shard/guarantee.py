@@ -23,7 +23,7 @@ from shard_state.tracker.inflight_record_tracker import InflightRecordTracker
 
 
 class Guarantee(StrEnum):
-    """How often a record is handed out, if a process dies."""
+    """The promise of how often a record is handed out if a process dies."""
 
     AT_LEAST_ONCE = "at_least_once"
     AT_MOST_ONCE = "at_most_once"

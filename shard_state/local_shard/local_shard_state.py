@@ -20,7 +20,7 @@ from shard_state.lineage import Shard, ShardPhase
 from shard_state.local_shard.guarantee import Claims, Guarantee, handed_out
 from shard_state.position import Position
 from shard_state.retries.ordered_retries import Order, OrderedRetries
-from shard_state.retries.retry_policy import GiveUp, Retry, RetryPolicy
+from shard_state.retries.retry_policy import Retry, RetryPolicy
 from shard_state.run_bounds import ShardBound
 from shard_state.sequence_number import SHARD_END, SequenceNumber
 from shard_state.slices.slices import Exhausted, Fate, Redelivery
@@ -28,15 +28,15 @@ from shard_state.tracker.inflight_record_tracker import InflightRecordTracker
 from shard_state.tracker.record_life import RecordEvent, RecordState
 
 CONGESTED_SHARE: Final = 0.75
-"""Of a cap: above it new reads pause, retries go on (invariant 12)."""
+"""The part of a cap above which new reads pause; retries go on (invariant 12)."""
 
 MOST_PUT_OFF: Final = 1_000
-"""So often a handler may put a record off before that counts as an attempt: nothing goes round for ever."""
+"""The number of times that a handler may put a record off before that counts as an attempt."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Capacity:
-    """How much may be tracked per shard."""
+    """The limits of what is tracked per shard."""
 
     records: int = 20_000
     """Handed out and not finished."""
@@ -53,7 +53,7 @@ class Capacity:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Emission:
-    """What to do with a record that was just read."""
+    """The decision about a record that was just read."""
 
     deliver: bool
     """Hand it to the user now. Otherwise it was finished before the restart, or is held behind its key."""
@@ -64,7 +64,7 @@ class Emission:
 
 
 SINCE_SECONDS: Final = 3600.0
-"""How much later ``since`` must be than what is stored for it alone to be stored: retention is a day at least."""
+"""``since`` is stored by itself if it is later by so much than what is stored: retention is a day at least."""
 
 _FINAL: Final = (Fate.REJECTED, Fate.ENDED_PROCESS, Fate.EXPIRED)
 _FIRST_DELIVERY: Final = Emission(deliver=True)
@@ -111,7 +111,7 @@ class LocalShardState:
         self._page_end = checkpoint.base
         """The last record of the last page, or the base."""
         self._reached: tuple[SequenceNumber, float] | None = None
-        """Where a page ended, and the time before which nothing that follows it arrived."""
+        """The end of a page, and the time before which nothing that follows it arrived."""
         self.data_losses = checkpoint.data_losses
         self.revision = 0
         """Grows with every change of what would be stored. Give it back to ``mark_committed`` with a copy."""
@@ -130,7 +130,7 @@ class LocalShardState:
 
     @property
     def position(self) -> Position:
-        """Where the next fresh record comes from."""
+        """The position of the next fresh record."""
         return self._stored.start.advanced_to(self.tracker.last_emitted).known_since(self.since)
 
     @property
@@ -140,8 +140,13 @@ class LocalShardState:
             self._since, self._reached = self._reached[1], None
         return self._since
 
-    def reached(self, end: SequenceNumber | None, since: float) -> None:
-        """Note that nothing behind a page, which ends at ``end`` or is empty (None), arrived before ``since``."""
+    def reached(self, end: SequenceNumber | None, since: float | None, losses: int) -> None:
+        """Note what a page says of what follows it; the arguments are those of ``StateManager.reached``."""
+        if losses:
+            self.data_losses += losses
+            self.revision += 1
+        if since is None:
+            return
         if end is not None:
             self._page_end = end
         self.store_since(SINCE_SECONDS)
@@ -155,18 +160,13 @@ class LocalShardState:
         if since is not None and (stored is None or since >= stored + after_seconds) and not self.is_dirty:
             self.revision += 1
 
-    def lost_data(self, times: int) -> None:
-        """Note that records can have been trimmed before they were read."""
-        self.data_losses += times
-        self.revision += 1
-
     @property
     def room(self) -> int:
         return max(0, self._capacity.records - self.tracker.unresolved)
 
     @property
     def max_failures(self) -> int:
-        """How many records of the next slice may fail: each leaves one more unresolved, and one hole before it.
+        """The most failures of the next slice: each leaves one more record unresolved, and a hole before it.
 
         At least 1, for a slice that could not have a single failure could not be read.
         """
@@ -327,7 +327,7 @@ class LocalShardState:
             return None
         decision = self.decide(sequence, attempt, fate, now, delay_seconds=delay_seconds)
         self.revision += 1
-        if isinstance(decision, GiveUp):
+        if decision is None:
             self.tracker.apply(sequence, RecordEvent.EXHAUST)
             if fate is Fate.EXPIRED:
                 return self.exhausted(sequence, attempt - 1, fate)
@@ -347,20 +347,20 @@ class LocalShardState:
         now: float,
         *,
         delay_seconds: float | None,
-    ) -> Retry | GiveUp:
-        """Say what follows for a failed record, once the blame knows of it; the arguments are those of ``fail``.
+    ) -> Retry | None:
+        """Say when a failed record comes again, once the blame knows of it; None: it is given up.
 
-        A delivery that was put off is none, for ``MOST_PUT_OFF`` deliveries of a record.
+        The arguments are those of ``fail``. A delivery that was put off does not count, ``MOST_PUT_OFF`` times.
         """
         if fate in _FINAL or self._guarantee is not Guarantee.AT_LEAST_ONCE:
-            return GiveUp()
+            return None
         history = self.tracker.history(sequence)
         if fate is Fate.PUT_OFF and (history is None or history.put_off < MOST_PUT_OFF):
             history = self._blame.put_off(history, now)
         else:
             gives_up, history = self._blame.weigh(history, attempt, now)
             if gives_up:
-                return GiveUp()
+                return None
         return self._retry.after(history, random=self._random(), delay_seconds=delay_seconds)
 
     def exhausted(self, sequence: SequenceNumber, attempts: int, fate: Fate) -> Exhausted:

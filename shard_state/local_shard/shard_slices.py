@@ -15,7 +15,7 @@ from shard_state.errors import OutOfOrder
 from shard_state.local_shard.local_shard_state import LocalShardState
 from shard_state.local_shard.slice_settling import settle_fresh, settle_retries
 from shard_state.slices.isolation import Isolation
-from shard_state.slices.slices import Delivery, Exhausted, Fate, SliceKind, SliceOutcome, SlicePlan
+from shard_state.slices.slices import Exhausted, Fate, SliceKind, SliceOutcome, SlicePlan
 
 if TYPE_CHECKING:
     from shard_state.sequence_number import SequenceNumber
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SliceLimits:
-    """How large slices may be."""
+    """The size limits of slices."""
 
     records: int = 100_000
     """In a slice that an executor reads."""
@@ -36,12 +36,12 @@ class SliceLimits:
 
 
 class ShardSlices:
-    """What is out of one owned shard, and what may go out next. Mutable; not thread-safe."""
+    """The slices of one owned shard that are out, or may go out next. Mutable; not thread-safe."""
 
     def __init__(self, state: LocalShardState, limits: SliceLimits) -> None:
         self.state = state
         self.backlog = True
-        """Whether executors read the shard. At first nobody knows; an executor finds out at no cost."""
+        """True if executors read the shard. At first nobody knows; an executor finds out at no cost."""
         self._limits = limits
         self._fresh_out: SlicePlan | None = None
         self._retries_out: SlicePlan | None = None
@@ -73,7 +73,7 @@ class ShardSlices:
 
     @property
     def is_for_executors(self) -> bool:
-        """Whether executors read the shard, as it has a backlog. What is under suspicion the driver carries."""
+        """True if executors read the shard, as it has a backlog. What is under suspicion the driver carries."""
         return self.backlog and not self.is_suspect
 
     @property
@@ -203,7 +203,7 @@ class ShardSlices:
         return plan == (self._fresh_out if plan.is_fresh else self._retries_out)
 
     def settle(self, plan: SlicePlan, outcome: SliceOutcome, now: float) -> list[Exhausted]:
-        """Take in what came of a slice, unless it is not out. Returns what must be dead-lettered."""
+        """Take in the outcome of a slice, unless it is not out. Returns what must be dead-lettered."""
         if not self._returned(plan):
             return []
         isolation = self._isolation[plan.is_fresh]
@@ -229,17 +229,15 @@ class ShardSlices:
     def suspect(self, plan: SlicePlan, count: int) -> None:
         self._isolation[plan.is_fresh].suspect(count)
 
-    def blames(self, plan: SlicePlan, held: SliceOutcome | None) -> Delivery | None:
-        """Name the delivery that is to blame if a slice that is out dies; None if that isolates no record.
+    def blames(self, plan: SlicePlan, held: SliceOutcome | None) -> int | None:
+        """Tell which delivery of its record is to blame if a slice that is out dies; None if that isolates none.
 
         The arguments are those of ``died``.
         """
-        suspects = [(retry.sequence, retry.attempt) for retry in plan.retries]
+        attempts = [retry.attempt for retry in plan.retries]
         if plan.is_fresh and held is not None:
-            suspects = [(failure.sequence, failure.attempt + 1) for failure in held.failures if failure.held]
-        if len(suspects) != 1 or not plan.alone or not self.is_out(plan):
-            return None
-        return Delivery(plan.shard_id, *suspects[0])
+            attempts = [failure.attempt + 1 for failure in held.failures if failure.held]
+        return attempts[0] if len(attempts) == 1 and plan.alone and self.is_out(plan) else None
 
     def died(self, plan: SlicePlan, held: SliceOutcome | None, now: float) -> list[Exhausted]:
         """Take in that the job of a slice died, nobody knows at which record: it is planned again, alone.

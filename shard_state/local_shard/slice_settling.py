@@ -1,17 +1,17 @@
-"""What the end of a slice means for the records of its shard: those that were acked, failed, held, or are open."""
+"""Applies the outcome of a slice to its shard: to the records that were acked, failed or held, or are open."""
 
 from collections.abc import Mapping, Sequence
 from math import inf
 
 from shard_state.local_shard.local_shard_state import LocalShardState
-from shard_state.retries.retry_policy import GiveUp, Retry
-from shard_state.slices.slices import Exhausted, FailedRecord, Fate, OpenRecord, Redelivery, SliceOutcome
+from shard_state.retries.retry_policy import Retry
+from shard_state.slices.slices import Exhausted, Fate, OpenRecord, Redelivery, SliceOutcome, UnackedRecord
 from shard_state.tracker.record_life import RecordState
 from shard_state.tracker.span import Carved
 
 
 def settle_fresh(state: LocalShardState, outcome: SliceOutcome, now: float) -> list[Exhausted]:
-    """Track what came of a fresh slice, and decide upon its failures. What is open stays in flight.
+    """Track the outcome of a fresh slice, and decide upon its failures. What is open stays in flight.
 
     Raises:
         OutOfOrder: it does not come after every record read before, or comes after the shard's end, or its
@@ -78,15 +78,16 @@ def settle_retries(
     return [decision for decision in decisions.values() if isinstance(decision, Exhausted)]
 
 
-def _carved(outcome: SliceOutcome, decisions: Mapping[int, Retry | GiveUp]) -> list[Carved]:
+def _carved(outcome: SliceOutcome, decisions: Mapping[int, Retry | None]) -> list[Carved]:
     """Give the records that a fresh slice leaves unfinished, with what became of each."""
     carved: list[Carved] = []
-    unfinished: list[FailedRecord | OpenRecord] = [*outcome.failures, *outcome.open_records]
+    unfinished: list[UnackedRecord | OpenRecord] = [*outcome.failures, *outcome.open_records]
     for record in unfinished:
         decision = decisions.get(record.index)
         state = RecordState.IN_FLIGHT
-        if isinstance(record, FailedRecord):
-            state = RecordState.EXHAUSTED if isinstance(decision, GiveUp) else RecordState.WAITING
+        if isinstance(record, UnackedRecord):
+            is_given_up = decision is None and not record.held
+            state = RecordState.EXHAUSTED if is_given_up else RecordState.WAITING
         carved.append(
             Carved(
                 index=record.index,
@@ -94,7 +95,7 @@ def _carved(outcome: SliceOutcome, decisions: Mapping[int, Retry | GiveUp]) -> l
                 previous=record.previous,
                 state=state,
                 attempts=record.attempt,
-                history=decision.history if isinstance(decision, Retry) else None,
+                history=None if decision is None else decision.history,
             )
         )
     return carved
@@ -102,8 +103,8 @@ def _carved(outcome: SliceOutcome, decisions: Mapping[int, Retry | GiveUp]) -> l
 
 def _queue_failures(
     state: LocalShardState,
-    failures: Sequence[FailedRecord],
-    decisions: Mapping[int, Retry | GiveUp],
+    failures: Sequence[UnackedRecord],
+    decisions: Mapping[int, Retry | None],
     now: float,
 ) -> list[Exhausted]:
     """Let the failed and the held records of a fresh slice wait; returns those that are given up."""
@@ -111,9 +112,9 @@ def _queue_failures(
     for failure in failures:
         sequence, key = failure.sequence, failure.partition_key
         decision = decisions.get(failure.index)
-        if decision is None:
+        if failure.held:
             state.retries.wait(sequence, key, -inf)
-        elif isinstance(decision, Retry):
+        elif decision is not None:
             state.retries.wait(sequence, key, now + decision.delay_seconds)
         else:
             if failure.fate is not Fate.EXPIRED:

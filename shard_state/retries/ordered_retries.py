@@ -1,4 +1,4 @@
-"""Which records wait behind which after a failure.
+"""The records that wait for their retry, and those that wait behind them.
 
     UNORDERED   nobody: other records go on while a failed one waits
     KEY         later records of the same partition key wait behind the failed one, in shard order
@@ -22,11 +22,11 @@ from shard_state.sequence_number import SequenceNumber
 _COMPACT_ABOVE: Final = 64
 
 _Line = str | SequenceNumber | None
-"""What names a line: a partition key, a record that nobody waits behind, or None for a whole shard."""
+"""The name of a line: a partition key, a record that nobody waits behind, or None for a whole shard."""
 
 
 class Order(StrEnum):
-    """What a failure holds up."""
+    """The records that a failure holds up."""
 
     UNORDERED = "unordered"
     KEY = "key"
@@ -51,10 +51,10 @@ class OrderedRetries:
         self._lines: dict[_Line, list[SequenceNumber]] = {}
         """Those that records wait in. A record that nobody waits behind has none of these: there are thousands."""
         self.line_of: dict[SequenceNumber, _Line] = {}
-        """Of every record that is in line: empty means that no record has to be looked for here."""
+        """The line of every record that is in one: empty means that no record has to be looked for here."""
 
     def __len__(self) -> int:
-        """How many records are in line, those being delivered again included."""
+        """The number of records in line, those being delivered again included."""
         return len(self.line_of)
 
     def blocks(self, partition_key: str | None) -> bool:

@@ -1,4 +1,4 @@
-"""Whether and when a failed record is delivered again.
+"""The delays of retries.
 
 The delay before the n-th retry is ``min(cap, backoff * multiplier ** (n - 1))``, shortened by a random share
 of up to ``jitter``, so that records that failed together do not come back together. The random number is
@@ -23,12 +23,7 @@ class Retry:
 
     delay_seconds: float
     history: History | None = field(default=None, compare=False)
-    """What is known of the record from now on."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GiveUp:
-    """The record has had its last delivery: dead-letter it."""
+    """The history of the record from now on."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,42 +55,26 @@ class RetryPolicy:
             if not fits:
                 raise ValueError(f"expected {name} to be {range_}, got {getattr(self, name)!r}")
 
-    def decide(
-        self, *, attempts: int, random: float, rejected: bool = False, delay_seconds: float | None = None
-    ) -> Retry | GiveUp:
-        """Decide upon something that has just failed, by how often it was tried alone.
+    def after(self, history: History, *, random: float, delay_seconds: float | None = None) -> Retry:
+        """Say when a record with such a history is tried again.
 
         Args:
-            attempts: how often, this time included: 1 or more.
+            history: of the record.
             random: from [0, 1).
-            rejected: no retry can help.
             delay_seconds: a wish for the delay, which replaces the computed one.
         """
-        if rejected or (self.limit is not None and attempts > self.limit):
-            return GiveUp()
-        return self.again(attempts=attempts, random=random, delay_seconds=delay_seconds)
-
-    def again(self, *, attempts: int, random: float, delay_seconds: float | None = None) -> Retry:
-        """Say when something is tried again, whatever the limit. The arguments are those of ``decide``."""
-        return Retry(delay_seconds=self._delay(attempts, random, delay_seconds))
-
-    def after(self, history: History, *, random: float, delay_seconds: float | None = None) -> Retry:
-        """Say when a record with such a history is tried again."""
-        delay = self._delay(max(1, history.failures), random, delay_seconds)
-        if delay_seconds is None and history.spared:
+        if delay_seconds is not None:
+            return Retry(delay_seconds=max(0.0, delay_seconds), history=history)
+        delay = self._backoff(max(1, history.failures)) * (1 - self.jitter * random)
+        if history.spared:
             delay = min(delay, OUTAGE_CAP_SECONDS)
         return Retry(delay_seconds=delay, history=history)
 
     @property
     def all_seconds(self) -> float:
-        """How long all retries take together, at most; of those without a limit, the first three."""
+        """The most time that all retries take together; without a limit, the first three."""
         limit = 3 if self.limit is None else self.limit
         return sum(self._backoff(attempts) for attempts in range(1, min(limit, _MOST_SUMMED) + 1))
-
-    def _delay(self, attempts: int, random: float, delay_seconds: float | None) -> float:
-        if delay_seconds is not None:
-            return max(0.0, delay_seconds)
-        return self._backoff(attempts) * (1 - self.jitter * random)
 
     def _backoff(self, attempts: int) -> float:
         if self.backoff_seconds == 0:

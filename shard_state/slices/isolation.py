@@ -34,7 +34,7 @@ class Isolation:
 
     @property
     def portion(self) -> int | None:
-        """How many records a handler that takes several at a time should be given; None: as many as there are.
+        """The most records to give a handler that takes several at a time; None: as many as there are.
 
         What is under way is noted portion by portion. So the next death names a hundredth of 10,000 records, and
         the one after it the record: three deliveries for each of the others.

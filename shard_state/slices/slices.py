@@ -1,4 +1,4 @@
-"""What is planned for a micro-batch, and what came of it.
+"""The slices of a micro-batch, and their outcomes.
 
 A slice is one contiguous piece of one shard, or a set of its due retries. Of a fresh slice only the beginning
 is known when it is planned; its outcome says how far it came. Within a shard at most one fresh slice and one
@@ -15,17 +15,8 @@ from shard_state.run_bounds import ShardBound
 from shard_state.sequence_number import SequenceNumber
 
 
-class Delivery(NamedTuple):
-    """One delivery of one record, under the present ownership of its shard."""
-
-    shard_id: str
-    sequence: SequenceNumber
-    attempt: int
-    """Which delivery of the record it is, from 1."""
-
-
 class SliceKind(Enum):
-    """Where a slice's records come from."""
+    """The source of a slice's records."""
 
     READ = auto()
     """An executor reads them from Kinesis: the shard has a backlog."""
@@ -40,7 +31,7 @@ class Redelivery(NamedTuple):
 
     sequence: SequenceNumber
     attempt: int
-    """Which delivery this will be, from 1."""
+    """The number of this delivery, from 1."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,7 +44,7 @@ class SlicePlan:
     limit: int
     """At most so many records."""
     position: Position
-    """Where a READ slice begins; where a CARRIED slice's first record was expected.
+    """The beginning of a READ slice; of a CARRIED one, where its first record was expected.
 
     It may lie inside an aggregate, which is read from its start again: only what ``position.includes`` is of
     the slice.
@@ -62,8 +53,8 @@ class SlicePlan:
     """The slice ends early once so many of its records are unfinished: there is no room to track more of them, or
     more holes between them."""
     room: int | None = None
-    """So many records may be handed out before it is known which of them failed, for all of them may: a user of a
-    whole DataFrame tells only afterwards. None: ``max_failures``."""
+    """The most records to hand out before it is known which of them failed, for all of them may: a user of a whole
+    DataFrame tells only afterwards. None: ``max_failures``."""
     holes: tuple[Hole, ...] = ()
     """Records in these are read but not delivered: they were finished before the restart."""
     anchor: SequenceNumber | None = None
@@ -77,7 +68,7 @@ class SlicePlan:
     alone: bool = False
     """Run it in a job of its own: a job with it died before, and this tells who is to blame."""
     deliveries: int | None = None
-    """So many of its records may reach the handler, at most: one is a probe. None: each may."""
+    """The most of its records that may reach the handler: one is a probe. None: each may."""
     portion: int | None = None
     """A handler that takes several records at a time is given no more than that, nor are more under way at a time;
     None: as many as there are."""
@@ -86,17 +77,17 @@ class SlicePlan:
 
     @property
     def most_deliveries(self) -> int:
-        """So many of its records may reach the handler."""
+        """The most of its records that may reach the handler."""
         return self.limit if self.deliveries is None else self.deliveries
 
     @property
     def is_fresh(self) -> bool:
-        """Whether it moves the shard forward, as opposed to retrying."""
+        """True if it moves the shard forward, as opposed to retrying."""
         return self.kind is not SliceKind.RETRY
 
 
 class Fate(Enum):
-    """What happened to a record that was not acked."""
+    """The outcome of a record that was not acked."""
 
     FAILED = auto()
     """Its handler failed."""
@@ -121,7 +112,7 @@ _HELD: Final = (Fate.HELD, Fate.SUSPECTED)
 _NOT_DELIVERED: Final = (*_HELD, Fate.EXPIRED)
 
 
-class FailedRecord(NamedTuple):
+class UnackedRecord(NamedTuple):
     """A record of a slice that was not acked. A tuple, as there are thousands."""
 
     index: int  # type: ignore[assignment]  # a tuple's method, which nobody wants of this one
@@ -130,16 +121,16 @@ class FailedRecord(NamedTuple):
     previous: SequenceNumber | None
     """The record read just before it in the slice."""
     attempt: int
-    """How often it was delivered so far."""
+    """The number of its deliveries so far."""
     fate: Fate = Fate.FAILED
     partition_key: str | None = None
-    """What names the line in which later records wait."""
+    """The name of the line in which later records wait."""
     delay_seconds: float | None = None
     """The handler's own wish for the delay before the next attempt."""
 
     @property
     def held(self) -> bool:
-        """Whether it was not delivered this time, and waits on."""
+        """True if it was not delivered this time, and waits on."""
         return self.fate in _HELD
 
     @property
@@ -162,13 +153,13 @@ class OpenRecord:
     previous: SequenceNumber | None
     """The record read just before it in the slice."""
     attempt: int
-    """Which delivery this is, from 1: what its ``fail`` has to name."""
+    """The number of this delivery, from 1, which its ``fail`` has to name."""
     partition_key: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SliceOutcome:
-    """What came of a slice. For a fresh one, ``first`` .. ``last`` are the records read, all of them.
+    """The outcome of a slice. For a fresh one, ``first`` .. ``last`` are the records read, all of them.
 
     A record that is neither in ``failures`` nor in ``open_records`` was acked.
     """
@@ -176,7 +167,7 @@ class SliceOutcome:
     first: SequenceNumber | None = None
     last: SequenceNumber | None = None
     count: int = 0
-    failures: tuple[FailedRecord, ...] = ()
+    failures: tuple[UnackedRecord, ...] = ()
     open_records: tuple[OpenRecord, ...] = ()
     at_end: bool = False
     """The end of a closed shard was read: nothing follows."""

@@ -1,4 +1,4 @@
-"""What became of each record of one shard that was handed out: the linked ack map.
+"""The state of each record of one shard that was handed out: the linked ack map.
 
 The records of a shard, in order, form a doubly linked list of *spans*: runs of consecutive records that share
 one state. Neighbouring finished spans merge, so the list holds unresolved records and the holes between them,
@@ -24,8 +24,8 @@ with ACK written out, without the table: any unfinished record that stands alone
 holds it to the table.
 
 After a restart the stored holes and attempts are *restored*: they speak of records that have not been read
-again yet. They are kept beside the list (``restored``) until reading has passed them; the stored form is made of
-both.
+again yet. They are kept apart from the list (``restored``) until reading has passed them; the stored form is made
+of both.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -57,18 +57,18 @@ class InflightRecordTracker:
         self._unresolved: dict[SequenceNumber, Span] = {}
         """The unfinished spans, by their first record."""
         self.unresolved = 0
-        """How many handed-out records are not finished."""
+        """The number of handed-out records that are not finished."""
         self.waiting = 0
-        """How many records wait for another delivery."""
+        """The number of records that wait for another delivery."""
         self.exhausted = 0
-        """How many records are given up and not yet durably dead-lettered."""
+        """The number of records that are given up and not yet durably dead-lettered."""
         self.noted: set[SequenceNumber] = set()
         """Records whose first delivery counts as an attempt while it is under way."""
         self._deadlines = Deadlines()
         self.holes_read = 0
-        """How many finished runs, read since the restart, lie beyond the base."""
+        """The number of finished spans beyond the base that were read since the restart."""
         self.restored: Restored | None = Restored(checkpoint) or None
-        """What was stored; None when it says nothing more of the next record."""
+        """The stored map; None when it says nothing more of the next record."""
 
     # What is known
 
@@ -94,7 +94,7 @@ class InflightRecordTracker:
 
     @property
     def holes(self) -> int:
-        """How many finished runs lie beyond the base."""
+        """The number of finished spans beyond the base."""
         return self.holes_read + (0 if self.restored is None else self.restored.holes_left)
 
     def state(self, sequence: SequenceNumber) -> RecordState | None:

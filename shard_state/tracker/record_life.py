@@ -18,7 +18,7 @@ from typing import Final
 
 
 class RecordState(Enum):
-    """Where a handed-out record stands. Every such record is in exactly one of these (invariant 2)."""
+    """The states of a handed-out record. Every such record is in exactly one of them (invariant 2)."""
 
     IN_FLIGHT = auto()
     WAITING = auto()
@@ -30,7 +30,7 @@ class RecordState(Enum):
 
 
 class RecordEvent(Enum):
-    """What may be reported of a handed-out record."""
+    """The events of a handed-out record."""
 
     ACK = auto()
     FAIL = auto()

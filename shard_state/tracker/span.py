@@ -32,9 +32,9 @@ class Carved(NamedTuple):
     state: RecordState
     """WAITING, EXHAUSTED, or IN_FLIGHT: its outcome is not known yet."""
     attempts: int
-    """How often it was delivered; 0 if it was held back undelivered."""
+    """The number of its deliveries; 0 if it was held back undelivered."""
     history: History | None = None
-    """What is known of it, if it failed."""
+    """Its history, if it failed."""
 
 
 class Span:
@@ -56,14 +56,14 @@ class Span:
         self, first: SequenceNumber, last: SequenceNumber, count: int, state: RecordState, attempts: int
     ) -> None:
         self.first = first
-        """Of a finished span nobody asks: then it may be the record before."""
+        """The first record; in a finished span it may be the record before."""
         self.last = last
         self.count = count
-        """How many records. Of a finished span nobody asks."""
+        """The number of records; not kept up in a finished span."""
         self.state = state
         self.attempts = attempts
         self.history: History | None = None
-        """What is known of it, if it failed under the present ownership."""
+        """Its history, if it failed under the present ownership."""
         self.prev: Span | None = None
         self.next: Span | None = None
         self.deadline: float | None = None

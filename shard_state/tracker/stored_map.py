@@ -1,4 +1,4 @@
-"""What is stored of the ack map of one shard, and what was: holes, and the attempts of unfinished records."""
+"""The stored form of the ack map of one shard: holes, and the attempts of unfinished records."""
 
 from collections.abc import Collection, Sequence
 
@@ -17,13 +17,13 @@ class Restored:
     def __init__(self, checkpoint: Checkpoint) -> None:
         self._holes = list(checkpoint.holes)
         self._passed = 0
-        """So many of the holes were read."""
+        """The number of holes that were read."""
         self._anchor = checkpoint.anchor
         self.attempts = dict(sorted(checkpoint.attempts))
-        """How often records were delivered, in their order. Do not change it."""
+        """The deliveries of each record, in shard order. Do not change it."""
 
     def __bool__(self) -> bool:
-        """Whether it may still say something of the next record."""
+        """True if it may still say something of the next record."""
         return bool(self.holes_left or self.attempts or self._anchor)
 
     @property

@@ -494,6 +494,7 @@ def test_the_turn_of_a_worker_that_fails_passes_to_the_one_that_waits(coordinato
 
     assert second.handles() == b"2"
     second.finish()
+    first.ended.result(SOON)
     assert coordinators.counts().failed == 1
 
 

@@ -331,6 +331,7 @@ def test_a_lost_session_reloads_the_state_and_counts_nothing_twice(
 # Executors and machines
 
 
+@pytest.mark.second_environment
 def test_a_cluster_that_loses_an_executor_and_a_machine_counts_exactly_what_it_should(
     spark: SparkSession, world: MicroBatchWorld, faults: Faults
 ) -> None:

@@ -10,7 +10,6 @@ from enum import Enum, auto
 
 from shard_state import (
     Checkpoint,
-    FailedRecord,
     Fate,
     Order,
     Position,
@@ -21,6 +20,7 @@ from shard_state import (
     SliceKind,
     SliceOutcome,
     SlicePlan,
+    UnackedRecord,
 )
 from shard_state.checkpoint.checkpoint import fits, next_ownership
 from shard_state.checkpoint.hole_map import within
@@ -247,7 +247,7 @@ def deliver_slice(
     read: list[StoredRecord] = []
     acked: list[StoredRecord] = []
     failed: list[StoredRecord] = []
-    failures: list[FailedRecord] = []
+    failures: list[UnackedRecord] = []
     killed_by = None
     wanted = before(plan.bound, records)
     for record in wanted[: plan.limit]:
@@ -277,7 +277,7 @@ def deliver_slice(
         if record.key is not None:
             blocked.add(record.key)
         failures.append(
-            FailedRecord(
+            UnackedRecord(
                 index=len(read) - 1,
                 sequence=record.sequence,
                 previous=previous,
@@ -326,13 +326,13 @@ def all_held(plan: SlicePlan, records: list[StoredRecord]) -> SliceOutcome | Non
         holes, attempts = (), {}
     attempts.update({retry.sequence: retry.attempt - 1 for retry in plan.retries})
     read: list[StoredRecord] = []
-    failures: list[FailedRecord] = []
+    failures: list[UnackedRecord] = []
     for record in records[: plan.limit]:
         if len(failures) == plan.max_failures:
             break
         if not within(holes, record.sequence):
             failures.append(
-                FailedRecord(
+                UnackedRecord(
                     index=len(read),
                     sequence=record.sequence,
                     previous=read[-1].sequence if read else None,

@@ -15,8 +15,9 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from shard_state import (
     Capacity,
     Checkpoint,
+    Counts,
     Exhausted,
-    FailedRecord,
+    History,
     LocalShardState,
     OpenRecord,
     Order,
@@ -29,6 +30,7 @@ from shard_state import (
     Shard,
     ShardPhase,
     SliceOutcome,
+    UnackedRecord,
 )
 from shard_state.checkpoint.checkpoint import fits
 from shard_state.checkpoint.hole_map import within
@@ -56,7 +58,7 @@ class Running:
     """A slice of retries that is being delivered."""
 
     retries: tuple[Redelivery, ...] = ()
-    failures: list[FailedRecord] = field(default_factory=list)
+    failures: list[UnackedRecord] = field(default_factory=list)
 
 
 def block(blocked: set[str], key: str | None) -> None:
@@ -254,7 +256,7 @@ class LocalShardMachine(RuleBasedStateMachine):
         records = self.ahead()[:limit]
         if not self.read and not fits(tracker.anchor, records[0]):
             holes, attempts = (), {}
-        failures: list[FailedRecord] = []
+        failures: list[UnackedRecord] = []
         still_open: list[OpenRecord] = []
         rejections: dict[SequenceNumber, bool] = {}
         read: list[SequenceNumber] = []
@@ -296,7 +298,7 @@ class LocalShardMachine(RuleBasedStateMachine):
                     continue
                 rejections[sequence] = data.draw(st.booleans())
             failures.append(
-                FailedRecord(
+                UnackedRecord(
                     index=index,
                     sequence=sequence,
                     previous=previous,
@@ -319,15 +321,14 @@ class LocalShardMachine(RuleBasedStateMachine):
             decision = exhausted.get(sequence) or self.expected_retry(sequence)
             self.decided(sequence, decision, rejected=rejected)
 
-    def holds(self, failures: list[FailedRecord], still_open: list[OpenRecord]) -> bool:
+    def holds(self, failures: list[UnackedRecord], still_open: list[OpenRecord]) -> bool:
         """Tell whether the whole shard waits behind what a slice has met."""
         failed_before = any(delivery.attempt > 1 for delivery in still_open)
         return self.order is Order.SHARD and (bool(failures) or failed_before)
 
     def expected_retry(self, sequence: SequenceNumber) -> Retry:
-        decision = self.policy.decide(attempts=self.read[sequence].attempts, random=0.5)
-        assert isinstance(decision, Retry)
-        return decision
+        failed = History(0.0, 0.0, Counts(), failures=self.read[sequence].attempts)
+        return self.policy.after(failed, random=0.5)
 
     @rule(limit=st.integers(1, 5), data=st.data())
     def run_slice_of_retries(self, limit: int, data: st.DataObject) -> None:
@@ -353,7 +354,7 @@ class LocalShardMachine(RuleBasedStateMachine):
             if not held:
                 rejections[sequence] = data.draw(st.booleans())
             running.failures.append(
-                FailedRecord(
+                UnackedRecord(
                     index=index,
                     sequence=sequence,
                     previous=None,

@@ -5,6 +5,7 @@ has what else happens.
 """
 
 from collections.abc import Callable
+from typing import NamedTuple
 
 import pytest
 from hypothesis import settings
@@ -14,7 +15,6 @@ from hypothesis.stateful import invariant, precondition, rule
 from shard_state import (
     SHARD_START,
     Checkpoint,
-    Delivery,
     Exhausted,
     Order,
     Retry,
@@ -32,6 +32,14 @@ KEYS = st.sampled_from((None, "a", "b"))
 TIMEOUT_SECONDS = 20.0
 
 Place = tuple[str, SequenceNumber]
+
+
+class Delivery(NamedTuple):
+    """One delivery of one record."""
+
+    shard_id: str
+    sequence: SequenceNumber
+    attempt: int
 
 
 class RecordShell(ShellModel):
@@ -173,16 +181,12 @@ class RecordShell(ShellModel):
 
     @rule()
     def time_out(self) -> None:
-        late = {
-            Delivery(*place, attempt)
-            for place, (attempt, deadline) in self.out.items()
-            if deadline <= self.now
-        }
+        late = {place for place, (_, deadline) in self.out.items() if deadline <= self.now}
         expired = self.manager.expired(self.now)
         assert set(expired) == late
         assert len(expired) == len(late)
-        for delivery in expired:
-            self.fail_one(delivery, rejected=False)
+        for place in expired:
+            self.fail_one(Delivery(*place, self.out[place][0]), rejected=False)
 
     def deliver_all(self, fails: Callable[[int], bool]) -> None:
         self.serve_a_round()

@@ -30,7 +30,7 @@ except ImportError:
     raise
 
 _EMPTY_BYTES: Final = 512
-"""Of a reply up to this size: it has no records, or one, so there are no columns to be quick with."""
+"""The size up to which a reply has no records, or one, so that columns would gain nothing."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,9 +43,9 @@ class ArrowPage:
     at_end: bool
     child_shards: tuple[Shard, ...] = ()
     kinesis_records: int = 0
-    """How many records Kinesis returned; ``batch`` has a row for each user record of the aggregated ones."""
+    """The number of records of Kinesis; ``batch`` has a row for each user record of the aggregated ones."""
     aggregates: int = 0
-    """How many of them were taken apart."""
+    """The number of them that were taken apart."""
     damaged_aggregates: int = 0
     records_outside_shard: int = 0
     data_losses: int = 0
@@ -58,7 +58,7 @@ class ArrowPage:
     last_arrival: float | None = None
     next_shard_iterator: str | None
     sub_sequence_number: pa.Array | None = None
-    """Of each row, null for a record that was not aggregated; None if none was."""
+    """The index of each row, null for a record that was not aggregated; None if none was."""
 
     def from_position(self, position: Position) -> "ArrowPage":
         batch, subs = self.batch, self.sub_sequence_number

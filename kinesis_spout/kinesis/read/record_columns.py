@@ -27,7 +27,7 @@ class RecordColumns:
     partition_key: pa.Array
     sequence_number: pa.Array
     arrival: pa.Array
-    """Of ``ARRIVAL_TYPE``."""
+    """The arrivals, of ``ARRIVAL_TYPE``."""
     encryption_type: pa.Array | None
     """None if it was not requested."""
     sub_sequence_number: pa.Array | None = None
@@ -145,9 +145,9 @@ def _spliced(columns: RecordColumns, carried: dict[int, Contents]) -> RecordColu
     hash_keys: list[str | None] = []
     subs: list[int | None] = []
     places: list[int] = []
-    """Of each row: its place among the page's rows, with the user records behind them."""
+    """The place of each row among the page's rows, with the user records behind them."""
     carriers: list[int] = []
-    """Of each row: the page's row that it was, or was in."""
+    """The page's row that each row was, or was in."""
     done = 0
     for row, inside in carried.items():
         count = len(inside.data)

@@ -1,4 +1,4 @@
-"""What polled and pushed getters share: they make pages of replies, and advance the position.
+"""The base of polled and pushed getters: they make pages of replies, and advance the position.
 
 No record before the start is returned, whatever was requested: a position given up for the oldest record may
 turn out not to have been trimmed, and the records before it were handled.
@@ -187,11 +187,11 @@ class ReplyGetter(ABC):
         self._seen_at = 0.0
         """When the last reply was asked for, or pushed at the latest: seconds since the epoch."""
         self._losses = 0
-        """Of the reply under way."""
+        """The losses of the reply under way."""
         self._last: GetRecordsReply | None = None
         """The page that is returned again after the shard's end."""
         self.data_losses = 0
-        """How often a position was given up (``fail_on_data_loss`` is off)."""
+        """The number of positions that were given up (``fail_on_data_loss`` is off)."""
         self.throttles = 0
 
     @property

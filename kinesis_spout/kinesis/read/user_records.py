@@ -55,7 +55,7 @@ class HashKeys(NamedTuple):
         return self.first <= digest <= self.last
 
     def have_explicit(self, hash_key: str) -> bool:
-        """Whether an explicit hash key is in the shard; an invalid one is in no shard."""
+        """True if an explicit hash key is in the shard; an invalid one is in no shard."""
         fits = len(hash_key) <= _MAX_DIGITS and hash_key.isascii() and hash_key.isdigit()
         first, last = int.from_bytes(self.first), int.from_bytes(self.last)
         return fits and first <= int(hash_key) <= last
@@ -64,9 +64,9 @@ class HashKeys(NamedTuple):
 class TakenApart(NamedTuple):
     records: Sequence[Record]
     damaged_aggregates: int = 0
-    """How many began like an aggregated record but had a wrong digest, message or key; they stay ordinary."""
+    """The number that began like an aggregated record but had a wrong digest, message or key: ordinary ones."""
     records_outside_shard: int = 0
-    """How many user records lie outside the shard by their hash keys."""
+    """The number of user records that lie outside the shard by their hash keys."""
 
 
 def page_as_set(

@@ -163,11 +163,12 @@ def _signed(second: _Second, body: bytes) -> bytes:
 
 
 class _Prepared(Exception):  # noqa: N818 - no error: it takes a request out of botocore
-    """Raised where botocore would send a request."""
+    """Raised where botocore would send a request. A mock inside botocore, such as moto's, has answered it."""
 
-    def __init__(self, request: AWSPreparedRequest) -> None:
+    def __init__(self, request: AWSPreparedRequest, mocked: AWSResponse | None) -> None:
         super().__init__("a request that is not sent by botocore")
         self.request = request
+        self.mocked = mocked
 
 
 class _Operation:
@@ -203,7 +204,10 @@ class _Operation:
         """
         known = self._routes.get(key)
         if known is None or body is None:
-            route, sent = await IO.in_thread(partial(self._prepared, key, arguments))
+            prepared = await IO.in_thread(partial(self._prepared, key, arguments))
+            if isinstance(prepared, Reply):
+                return self.result(prepared)
+            route, sent = prepared
         else:
             route, sent = known, body
         context: dict[str, Any] = {}
@@ -276,8 +280,8 @@ class _Operation:
         judge = partial(self._wire.signing.goes_again, (answer, error.response), self._model, context)
         return await IO.in_thread(judge)
 
-    def _prepared(self, key: str, arguments: Mapping[str, Any]) -> tuple[_Route, bytes]:
-        """Have botocore prepare a call; may block.
+    def _prepared(self, key: str, arguments: Mapping[str, Any]) -> tuple[_Route, bytes] | Reply:
+        """Have botocore prepare a call; may block. Returns the answer if a mock inside botocore gave one.
 
         Raises:
             UnusableConfig: the request is signed in another way than ours.
@@ -287,13 +291,16 @@ class _Operation:
         try:
             self._by_botocore(**arguments)
         except _Prepared as prepared:
-            sent = prepared.request
+            sent, mocked = prepared.request, prepared.mocked
         else:
             raise UnusableConfig(
                 f"{self._name}: expected botocore to prepare a request, got an answer of a stub"
             )
         finally:
             self._here.is_preparing = False
+        if mocked is not None:
+            headers = {str(name).lower(): str(value) for name, value in mocked.headers.items()}
+            return Reply(mocked.status_code, headers, mocked.content, closes=False)
         url = str(sent.url)
         template = RequestTemplate.of(sent.method, url, dict(sent.headers.items()))
         if template is None:
@@ -303,9 +310,12 @@ class _Operation:
         route = _Route(url, template, self._wire.connections_to(url), self._wire.signing)
         return self._routes.setdefault(key, route), cast("bytes", sent.body)
 
-    def _take(self, *, request: AWSPreparedRequest, **_event: object) -> None:
+    def _take(self, *, request: AWSPreparedRequest, event_name: str, **_event: object) -> None:
         if getattr(self._here, "is_preparing", False):
-            raise _Prepared(request)
+            self._here.is_preparing = False  # the handlers behind this one are asked now
+            events: Any = self._wire.client.meta.events
+            _, mocked = events.emit_until_response(event_name, request=request)
+            raise _Prepared(request, mocked)
 
 
 class GetRecords:

@@ -162,7 +162,8 @@ class ShardQueues:
                     queue.hold_back(entry)
                     continue
                 behind[entry.partition_key] = deque()
-            self._await_turn(queue)
+            if not queue.records:
+                self._await_turn(queue)
             queue.records.append(entry)
             queue.size_bytes += entry.size_bytes
 
@@ -174,9 +175,6 @@ class ShardQueues:
         if self._aggregate_bytes is not None:
             self._take_in_turn(batch, least_bytes=self._aggregate_bytes)
         self._take_in_turn(batch)
-        for entry in batch.entries:
-            self._count -= entry.count
-        self._size_bytes -= sum([part.size_bytes for entry in batch.entries for part in entry.parts])
         return batch.entries
 
     def _take_paced(self, batch: CallBatch, now: float) -> None:
@@ -198,7 +196,10 @@ class ShardQueues:
         turns, passed = self._turns, []
         if len(turns) == 1 and not (batch.entries or self._ended or self._aggregate_bytes):
             (queue,) = turns.values()
-            queue.size_bytes -= batch.add_from(queue.records)
+            size_bytes = batch.add_from(queue.records)
+            queue.size_bytes -= size_bytes
+            self._count -= len(batch.entries)
+            self._size_bytes -= size_bytes
             if not queue.records:
                 turns.clear()
         while turns and not batch.is_full:
@@ -220,6 +221,8 @@ class ShardQueues:
         if not batch.has_room(max(first.size_bytes, self._aggregate_bytes or 0)):
             return 0
         queue.pop()
+        self._count -= 1
+        self._size_bytes -= first.size_bytes
         taken: Puttable = first
         if self._aggregate_bytes is not None:
             taken = self._packed(first, queue, self._aggregate_bytes)
@@ -236,15 +239,26 @@ class ShardQueues:
         aggregate.takes(first, max_bytes)
         if behind is not None:
             self._pack_line(behind[first.partition_key], queue, aggregate, max_bytes)
-        while records and (not self._ended or self._first(queue) is not None):
-            entry = records[0]
-            if not (are_whole or ranges.lies_in(entry.hash_key, queue.name)):
+        taken = taken_bytes = 0
+        gone: list[Entry] = []
+        for entry in records:
+            if self._ended and entry.is_gone:
+                gone.append(entry)
+            elif not (are_whole or ranges.lies_in(entry.hash_key, queue.name)) or not aggregate.takes(
+                entry, max_bytes
+            ):
                 break
-            if not aggregate.takes(entry, max_bytes):
-                break
-            queue.pop()
-            if behind is not None:
+            elif behind is not None:
                 self._pack_line(behind[entry.partition_key], queue, aggregate, max_bytes)
+            taken += 1
+            taken_bytes += entry.size_bytes
+        for _ in range(taken):
+            records.popleft()
+        queue.size_bytes -= taken_bytes
+        self._count -= taken
+        self._size_bytes -= taken_bytes
+        self._ended = max(0, self._ended - len(gone))
+        self._release([entry.partition_key for entry in gone])
         # A record alone is aggregated only for its trace context, if it fits.
         if aggregate.count == 1 and (first.trace is None or aggregate.size_bytes > max_bytes):
             return first
@@ -254,9 +268,11 @@ class ShardQueues:
         """Add those that wait behind a record of their key, in their order."""
         while line and self._queue_of(line[0]) is queue:
             if line[0].is_gone:
-                self._forget(line[0])
+                self._ended = max(0, self._ended - 1)
             elif not aggregate.takes(line[0], max_bytes):
                 return
+            self._count -= 1
+            self._size_bytes -= line[0].size_bytes
             queue.let_go(line.popleft())
 
     # Queues.

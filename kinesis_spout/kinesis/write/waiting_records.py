@@ -133,38 +133,50 @@ class WaitingRecords(ShardQueues):
         refused: list[tuple[Puttable, Result]] = []
         for pair in zip(batch, results, strict=True):
             (refused if pair[1].get("ErrorCode") else taken).append(pair)
-        given_up: list[tuple[list[Puttable], KinesisError]] = []
         again: set[int] = set()
+        given_up: list[tuple[list[Puttable], KinesisError]] = []
         if self._refusing or refused:
-            by_shard: dict[str, list[Puttable]] = {}
-            for entry, _ in refused:
-                by_shard.setdefault(entry.shard_in(self.ranges), []).append(entry)
-            takers = Counter([result.get("ShardId", "") for _, result in taken])
-            shards = 1
-            if not self.ranges.are_known:
-                shards = max(1, len(takers))
-                takers = Counter({self.ranges.shard_of(0): len(taken)})
-            now = self._clock.monotonic()
-            self._note_taken(takers, by_shard, now)
-            for name, entries in by_shard.items():
-                failure = refusal_error(refused[0][1], f"{len(refused)} of {len(results)} records refused")
-                shard = self._refusing.get(name) or self._note_refusing(name, now)
-                try:
-                    shard.refused(len(entries), failure, now, taken=takers[name], shards=shards)
-                except KinesisError as error:
-                    given_up.append((entries, error))
-                    self._is_free(name)
-                    self.done(entries)
-                else:
-                    again |= set(map(id, entries))
-                    if not shard.takes_all(now):
-                        self._turns.pop(name, None)
+            again, given_up = self._settle_refused(refused, [result for _, result in taken])
         if self._aggregates and (misplaced := self._misplaced(taken)):
             again |= misplaced
             taken = [pair for pair in taken if id(pair[0]) not in misplaced]
-        self._put_first([entry for entry in batch if id(entry) in again])
-        self.done([entry for entry, _ in taken])
+        if again:
+            self._put_first([entry for entry in batch if id(entry) in again])
+        self.done(entry for entry, _ in taken)
         return Settled(taken, given_up)
+
+    def _settle_refused(
+        self, refused: "Sequence[tuple[Puttable, Result]]", taken: "Sequence[Result]"
+    ) -> tuple[set[int], list[tuple[list[Puttable], KinesisError]]]:
+        """Teach the shards' paces; returns the ``id`` of each record to put again, and what is given up."""
+        again: set[int] = set()
+        given_up: list[tuple[list[Puttable], KinesisError]] = []
+        by_shard: dict[str, list[Puttable]] = {}
+        for entry, _ in refused:
+            by_shard.setdefault(entry.shard_in(self.ranges), []).append(entry)
+        takers = Counter([result.get("ShardId", "") for result in taken])
+        shards = 1
+        if not self.ranges.are_known:
+            shards = max(1, len(takers))
+            takers = Counter({self.ranges.shard_of(0): len(taken)})
+        now = self._clock.monotonic()
+        self._note_taken(takers, by_shard, now)
+        for name, entries in by_shard.items():
+            share = f"{len(refused)} of {len(refused) + len(taken)} records refused"
+            shard = self._refusing.get(name) or self._note_refusing(name, now)
+            try:
+                shard.refused(
+                    len(entries), refusal_error(refused[0][1], share), now, taken=takers[name], shards=shards
+                )
+            except KinesisError as error:
+                given_up.append((entries, error))
+                self._is_free(name)
+                self.done(entries)
+            else:
+                again |= set(map(id, entries))
+                if not shard.takes_all(now):
+                    self._turns.pop(name, None)
+        return again, given_up
 
     def _misplaced(self, taken: "Sequence[tuple[Puttable, Result]]") -> set[int]:
         """Return the ``id`` of each aggregate of which a record lies outside the shard that they came to.

@@ -16,7 +16,7 @@ from kinesis_spout.model.errors import DataLoss, KinesisError, ShardNotFound
 from kinesis_spout.model.record import Record
 from kinesis_spout.ports import Page, ShardGetter
 from kinesis_spout.spark.tasks.work import Unfinished, WorkResult, WorkSlice
-from shard_state import FailedRecord, Fate, Position, Redelivery, SequenceNumber
+from shard_state import Fate, Position, Redelivery, SequenceNumber, UnackedRecord
 
 TRIMMED = "its data was trimmed by the stream's retention before it could be delivered again"
 _MAX_RECORDS: Final = 10_000
@@ -199,8 +199,8 @@ def _lost(retry: Redelivery, shard_id: str) -> Record:
     )
 
 
-def _failed(at: int, retry: Redelivery, *, held: bool) -> FailedRecord:
-    return FailedRecord(
+def _failed(at: int, retry: Redelivery, *, held: bool) -> UnackedRecord:
+    return UnackedRecord(
         index=at,
         sequence=retry.sequence,
         previous=None,

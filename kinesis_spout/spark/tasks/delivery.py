@@ -18,7 +18,7 @@ from kinesis_spout.model.record import Record
 from kinesis_spout.ports import Page
 from kinesis_spout.spark.tasks.journal import SliceNotes
 from kinesis_spout.spark.tasks.work import Unfinished, WorkResult, before_bound, failed_record
-from shard_state import FailedRecord, Fate, Order, SequenceNumber, SliceKind, SliceOutcome, SlicePlan
+from shard_state import Fate, Order, SequenceNumber, SliceKind, SliceOutcome, SlicePlan, UnackedRecord
 from shard_state.checkpoint.checkpoint import fits
 from shard_state.checkpoint.hole_map import within
 
@@ -84,7 +84,7 @@ class SliceDelivery(ABC):
         """None if no handler is called here."""
         self.ages = Distribution(AGES)
         """The ages of records when they had been handled, of a sample of those that did not fail by then."""
-        self.failures: list[FailedRecord] = []
+        self.failures: list[UnackedRecord] = []
         self.unfinished: list[Unfinished] = []
 
     @property
@@ -197,7 +197,7 @@ class SliceDelivery(ABC):
         self.expired += 1
         if not age.skips:
             self.failures.append(
-                FailedRecord(
+                UnackedRecord(
                     index=self.count,
                     sequence=record.sequence,
                     previous=self.last,
@@ -243,7 +243,7 @@ class SliceDelivery(ABC):
         suspected: bool = False,
     ) -> None:
         """Note that a record is held."""
-        held = FailedRecord(
+        held = UnackedRecord(
             index=self.count + at,
             sequence=record.sequence,
             previous=self._sequence_before(previous),
@@ -253,7 +253,7 @@ class SliceDelivery(ABC):
         )
         self._note(record, held, Unfinished(record=record, error=""))
 
-    def _note(self, record: Record, failed: FailedRecord, unfinished: Unfinished) -> None:
+    def _note(self, record: Record, failed: UnackedRecord, unfinished: Unfinished) -> None:
         self.failures.append(failed)
         self.unfinished.append(unfinished)
         self._stops_shard = self._settings.order is Order.SHARD

@@ -25,7 +25,7 @@ from kinesis_spout.model.distribution import Counted
 from kinesis_spout.model.errors import KinesisError
 from kinesis_spout.model.handler import Failure, RaisedAt
 from kinesis_spout.model.record import Record
-from shard_state import FailedRecord, Fate, Redelivery, SequenceNumber, ShardBound, SliceOutcome, SlicePlan
+from shard_state import Fate, Redelivery, SequenceNumber, ShardBound, SliceOutcome, SlicePlan, UnackedRecord
 
 _SPEAK_OF_DEATH: Final = (Fate.KILLED_WORKER, Fate.SUSPECTED)
 
@@ -130,8 +130,8 @@ class WorkResult:
 
 def failed_record(
     record: Record, failure: Failure, *, index: int, previous: SequenceNumber | None
-) -> FailedRecord:
-    return FailedRecord(
+) -> UnackedRecord:
+    return UnackedRecord(
         index=index,
         sequence=record.sequence,
         previous=previous,
@@ -163,7 +163,7 @@ _RESULT_NAMES: Final = tuple(
     if each.init and each.name not in ("plan", "outcome", "unfinished", "left")
 )
 # Named tuples are made by a function of Python, which takes longer than all else here.
-_new_failed: Final = partial(tuple.__new__, FailedRecord)
+_new_failed: Final = partial(tuple.__new__, UnackedRecord)
 _new_sequence: Final = partial(tuple.__new__, SequenceNumber)
 _new_redelivery: Final = partial(tuple.__new__, Redelivery)
 _REST_OF_RESULT: Final = attrgetter(*_RESULT_NAMES)
@@ -177,14 +177,14 @@ def _records(packed: _PackedRecords) -> Iterable[Record]:
     return chain.from_iterable(map(kind, *columns) for kind, columns in packed)
 
 
-def _packed_failures(failures: Sequence[FailedRecord]) -> Sequence[_Column]:
+def _packed_failures(failures: Sequence[UnackedRecord]) -> Sequence[_Column]:
     if not failures:
         return ()
     indexes, sequences, previous, *others = zip(*failures, strict=True)
     return indexes, *_packed_sequences(sequences), *_packed_sequences(previous), *others
 
 
-def _failures(packed: Sequence[_Column]) -> Iterable[FailedRecord]:
+def _failures(packed: Sequence[_Column]) -> Iterable[UnackedRecord]:
     if not packed:
         return ()
     indexes, numbers, subs, numbers_before, subs_before, *others = packed

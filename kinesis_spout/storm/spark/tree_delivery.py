@@ -18,7 +18,7 @@ from kinesis_spout.storm.running.acking import TreeEnd
 from kinesis_spout.storm.running.blocks import ForDriver, RecordBlock
 from kinesis_spout.storm.running.stage_run import StageRun
 from kinesis_spout.storm.running.trees import root_of
-from shard_state import FailedRecord, SequenceNumber, SlicePlan
+from shard_state import SequenceNumber, SlicePlan, UnackedRecord
 
 
 class ToValues(Protocol):
@@ -280,7 +280,7 @@ def with_failed(
     return replace(result, timed_out=result.timed_out + timed_out)
 
 
-def _cut(result: WorkResult, failures: Sequence[FailedRecord], expired_at: Sequence[int]) -> WorkResult:
+def _cut(result: WorkResult, failures: Sequence[UnackedRecord], expired_at: Sequence[int]) -> WorkResult:
     """End a slice with the last of these failures. What it had after it is read, or carried, again."""
     last = failures[-1]
     outcome = replace(

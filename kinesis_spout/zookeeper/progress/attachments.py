@@ -4,32 +4,21 @@
 node is never deleted while the application lives (an empty one means that nothing is stored), or a version
 could repeat.
 
-A commit with an attachment is one transaction, which is stored as a whole or not at all. Besides the fences
-of its writes it depends on every other shard that this session owns, and on the version of the attachment
-that this process has read. One rule resolves what did not plainly succeed, as in ``store``: read again. The
-attachment tells, because it is in every such transaction; the shards tell which of them is lost.
+One rule resolves a write that did not plainly succeed, as in ``store``: read again.
 """
 
 import logging
 import threading
-from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from enum import Enum, auto
 from typing import Any
 
-from kazoo.exceptions import BadVersionError, NodeExistsError, NoNodeError
-
-from kinesis_spout.model.errors import CommitTooLarge, StoreUnavailable
-from kinesis_spout.ports import Attachment, CommitResult
-from kinesis_spout.zookeeper.nodes import Nodes, operation_bytes
-from kinesis_spout.zookeeper.ownerships import Ownerships, ShardOwnership
+from kinesis_spout.ports import Attachment
+from kinesis_spout.zookeeper.nodes import Nodes
 from kinesis_spout.zookeeper.paths import Paths, check_name
 from kinesis_spout.zookeeper.zookeeper_session import ZooKeeperSession
 
 _log = logging.getLogger(__name__)
-
-ResolveShards = Callable[[Mapping[str, ShardOwnership]], Any]
-"""Finds the outcome of the writes in doubt of these shards, and which of the shards are lost."""
 
 
 class WriteOutcome(Enum):
@@ -116,93 +105,6 @@ class Attachments:
         asked = self._client.get_async(path)
         self._session.answer(sync)
         return self._session.found(asked)
-
-
-class WholeCommit:
-    """Sends such transactions for a store."""
-
-    def __init__(
-        self,
-        session: ZooKeeperSession,
-        paths: Paths,
-        ownerships: Ownerships,
-        attachments: Attachments,
-        *,
-        resolve_shards: ResolveShards,
-        max_bytes: int,
-    ) -> None:
-        self._session = session
-        self._paths = paths
-        self._ownerships = ownerships
-        self._attachments = attachments
-        self._resolve_shards = resolve_shards
-        self._max_bytes = max_bytes
-
-    def commit(self, encoded: Mapping[str, bytes], attachment: Attachment, deadline: float) -> CommitResult:
-        """Store encoded checkpoints and the attachment, by a monotonic ``deadline``.
-
-        The shards were owned under their epochs a moment ago. If it raises, the next commit finds out what
-        took effect.
-        """
-        self._attachments.resolve(attachment.name)  # of an earlier commit
-        while True:
-            owned = self._ownerships.all()
-            if not owned or encoded.keys() - owned.keys():
-                return CommitResult(fenced=frozenset(encoded))
-            self._check_size(owned, encoded, attachment)
-            try:
-                self._send(owned, encoded, attachment)
-            except (NoNodeError, BadVersionError, NodeExistsError) as refused:
-                failure: Exception = refused
-            except StoreUnavailable as unknown:
-                self._session.await_connection(deadline)
-                failure = unknown
-            else:
-                return CommitResult(committed=frozenset(encoded), attached=True)
-            fate = self._attachments.resolve(attachment.name)
-            self._resolve_shards(
-                {shard_id: replace(each, in_doubt=encoded.get(shard_id)) for shard_id, each in owned.items()}
-            )
-            if fate is WriteOutcome.APPLIED:
-                return CommitResult(committed=frozenset(encoded), attached=True)
-            if fate is WriteOutcome.REPLACED or self._ownerships.all().keys() != owned.keys():
-                return CommitResult(fenced=frozenset(encoded))
-            if self._session.clock.monotonic() >= deadline:
-                raise StoreUnavailable(
-                    f"{len(encoded)} shards could not be committed with {attachment.name} within "
-                    f"{self._session.answer_timeout_seconds:g} s"
-                ) from failure
-
-    def _send(
-        self, owned: Mapping[str, ShardOwnership], encoded: Mapping[str, bytes], attachment: Attachment
-    ) -> None:
-        transaction = self._session.client.transaction()
-        for shard_id, ownership in owned.items():
-            transaction.check(self._paths.owner(shard_id), 0)
-            if shard_id in encoded:
-                transaction.set_data(self._paths.shard(shard_id), encoded[shard_id], ownership.version)
-            else:
-                transaction.check(self._paths.shard(shard_id), ownership.version)
-        self._attachments.add(transaction, attachment)
-        self._ownerships.sending(encoded)
-        self._session.committed(transaction.commit_async())
-        self._ownerships.written({shard_id: owned[shard_id] for shard_id in encoded})
-        self._attachments.written(attachment.name)
-
-    def _check_size(
-        self, owned: Mapping[str, ShardOwnership], encoded: Mapping[str, bytes], attachment: Attachment
-    ) -> None:
-        shards = sum(
-            operation_bytes(self._paths.shard(shard_id), encoded.get(shard_id, b"")) for shard_id in owned
-        )
-        attached = operation_bytes(self._paths.attachment(attachment.name), attachment.data)
-        if shards + attached > self._max_bytes:
-            raise CommitTooLarge(
-                f"expected {self._max_bytes:,} bytes at most in the transaction that stores {attachment.name} "
-                f"with the progress, got {attached:,} bytes of it and {shards:,} of {len(owned)} shards: for a "
-                "topology's state use fewer tasks in stateful bolts, or fewer shards; smaller max_holes make "
-                "checkpoints smaller"
-            )
 
 
 def stored_attachments(session: ZooKeeperSession, paths: Paths, nodes: Nodes) -> list[str]:

@@ -7,6 +7,11 @@ again (after a ``sync``, so that the answer is not older than the question).
     the version as it was, our owner node    it did not: send it again
     anything else                            a newer owner has been here: fenced
 
+A commit with an attachment is one transaction, which is stored as a whole or not at all. Besides the fences of its
+writes it depends on every other shard that this session owns, and on the version of the attachment that this
+process has read. The attachment tells whether it took effect, because it is in every such transaction; the shards
+tell which of them is lost.
+
 A ZooKeeper may lose its data while a consumer runs. The consumer then sees a new session that finds nothing,
 as on a first start, and beginning again would silently skip or repeat records. So this process remembers the
 mark that it began with, and whatever reads progress first makes sure that the mark still exists.
@@ -18,7 +23,7 @@ from typing import Any
 
 from kazoo.exceptions import BadVersionError, NodeExistsError, NoNodeError, NotEmptyError
 
-from kinesis_spout.model.errors import ConsumerAlive, StoreUnavailable
+from kinesis_spout.model.errors import CommitTooLarge, ConsumerAlive, StoreUnavailable
 from kinesis_spout.ports import Attachment, CheckpointWrite, CommitResult
 from kinesis_spout.zookeeper.nodes import ChunkLimits, Nodes, chunked, make_layout, operation_bytes
 from kinesis_spout.zookeeper.ownerships import Ownerships, ShardOwnership
@@ -30,7 +35,7 @@ from kinesis_spout.zookeeper.progress.application import (
     refuse_latest,
 )
 from kinesis_spout.zookeeper.progress.application_lifecycle import ProgressLifecycle
-from kinesis_spout.zookeeper.progress.attachments import Attachments, WholeCommit
+from kinesis_spout.zookeeper.progress.attachments import Attachments, WriteOutcome
 from kinesis_spout.zookeeper.zookeeper_session import ZooKeeperSession
 from shard_state import Checkpoint, Shard, StartPositions
 
@@ -59,14 +64,6 @@ class ZooKeeperCheckpointStore:
         self._nodes = Nodes(session, paths)
         self._lifecycle = ProgressLifecycle(session, paths, self._nodes, self._limits)
         self._attachments = Attachments(session, paths)
-        self._whole = WholeCommit(
-            session,
-            paths,
-            ownerships,
-            self._attachments,
-            resolve_shards=self._resolve,
-            max_bytes=self._limits.max_indivisible_bytes,
-        )
         self._mark: bytes | None = None
         """As ``open`` found or made it."""
 
@@ -207,7 +204,7 @@ class ZooKeeperCheckpointStore:
         if attachment is not None:
             if fenced:
                 return CommitResult(fenced=frozenset(fenced | pending.keys()))
-            return self._whole.commit(pending, attachment, deadline)
+            return self._commit_whole(pending, attachment, deadline)
         committed: set[str] = set()
         for chunk in chunked(
             pending.items(), lambda item: operation_bytes(self._paths.shard(item[0]), item[1]), self._limits
@@ -238,20 +235,85 @@ class ZooKeeperCheckpointStore:
                 {shard_id: replace(owned[shard_id], in_doubt=pending[shard_id]) for shard_id in owned}
             )
             pending = {shard_id: pending[shard_id] for shard_id in owned if shard_id not in committed}
-            if pending and self._session.clock.monotonic() >= deadline:
-                raise StoreUnavailable(
-                    f"{len(pending)} shards could not be committed within "
-                    f"{self._session.answer_timeout_seconds:g} s"
-                ) from failure
+            if pending:
+                self._check_deadline(deadline, f"{len(pending)} shards", failure)
 
-    def _send(self, owned: Mapping[str, ShardOwnership], encoded: Mapping[str, bytes]) -> None:
+    def _commit_whole(
+        self, pending: Mapping[str, bytes], attachment: Attachment, deadline: float
+    ) -> CommitResult:
+        """Store checkpoints, whose shards were owned a moment ago, and the attachment: all or nothing.
+
+        If it raises, the next commit finds out what took effect.
+        """
+        self._attachments.resolve(attachment.name)  # of an earlier commit
+        while True:
+            owned = self._ownerships.all()
+            if not owned or pending.keys() - owned.keys():
+                return CommitResult(fenced=frozenset(pending))
+            self._check_size(owned, pending, attachment)
+            try:
+                self._send(owned, pending, attachment)
+            except (NoNodeError, BadVersionError, NodeExistsError) as refused:
+                failure: Exception = refused
+            except StoreUnavailable as unknown:
+                self._session.await_connection(deadline)
+                failure = unknown
+            else:
+                return CommitResult(committed=frozenset(pending), attached=True)
+            outcome = self._attachments.resolve(attachment.name)
+            self._resolve(
+                {shard_id: replace(each, in_doubt=pending.get(shard_id)) for shard_id, each in owned.items()}
+            )
+            if outcome is WriteOutcome.APPLIED:
+                return CommitResult(committed=frozenset(pending), attached=True)
+            if outcome is WriteOutcome.REPLACED or self._ownerships.all().keys() != owned.keys():
+                return CommitResult(fenced=frozenset(pending))
+            self._check_deadline(deadline, f"{len(pending)} shards and {attachment.name}", failure)
+
+    def _check_size(
+        self, owned: Mapping[str, ShardOwnership], encoded: Mapping[str, bytes], attachment: Attachment
+    ) -> None:
+        shards = sum(
+            operation_bytes(self._paths.shard(shard_id), encoded.get(shard_id, b"")) for shard_id in owned
+        )
+        attached = operation_bytes(self._paths.attachment(attachment.name), attachment.data)
+        most = self._limits.max_indivisible_bytes
+        if shards + attached > most:
+            raise CommitTooLarge(
+                f"expected {most:,} bytes at most in the transaction that stores {attachment.name} "
+                f"with the progress, got {attached:,} bytes of it and {shards:,} of {len(owned)} shards: for a "
+                "topology's state use fewer tasks in stateful bolts, or fewer shards; smaller max_holes make "
+                "checkpoints smaller"
+            )
+
+    def _check_deadline(self, deadline: float, what: str, failure: Exception) -> None:
+        if self._session.clock.monotonic() >= deadline:
+            raise StoreUnavailable(
+                f"{what} could not be committed within {self._session.answer_timeout_seconds:g} s"
+            ) from failure
+
+    def _send(
+        self,
+        owned: Mapping[str, ShardOwnership],
+        encoded: Mapping[str, bytes],
+        attachment: Attachment | None = None,
+    ) -> None:
+        """Write checkpoints of owned shards in one transaction, which all of these shards must still allow."""
         transaction = self._client.transaction()
         for shard_id, ownership in owned.items():
             transaction.check(self._paths.owner(shard_id), 0)
-            transaction.set_data(self._paths.shard(shard_id), encoded[shard_id], ownership.version)
-        self._ownerships.sending({shard_id: encoded[shard_id] for shard_id in owned})
+            if shard_id in encoded:
+                transaction.set_data(self._paths.shard(shard_id), encoded[shard_id], ownership.version)
+            else:
+                transaction.check(self._paths.shard(shard_id), ownership.version)
+        if attachment is not None:
+            self._attachments.add(transaction, attachment)
+        written = {shard_id: each for shard_id, each in owned.items() if shard_id in encoded}
+        self._ownerships.sending({shard_id: encoded[shard_id] for shard_id in written})
         self._session.committed(transaction.commit_async())
-        self._ownerships.written(owned)
+        self._ownerships.written(written)
+        if attachment is not None:
+            self._attachments.written(attachment.name)
 
     def _resolve(self, doubtful: Mapping[str, ShardOwnership]) -> set[str]:
         """Find the outcomes of the writes in doubt; returns the shards whose write took effect.

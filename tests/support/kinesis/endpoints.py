@@ -132,7 +132,7 @@ def kinesis_local(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KinesisE
             process.wait(timeout=60)
 
 
-@pytest.fixture(params=["moto_server", "kinesis_local"])
+@pytest.fixture(params=["moto_in_process", "moto_server", "kinesis_local"])
 def kinesis_endpoint(request: pytest.FixtureRequest) -> KinesisEndpoint:
     endpoint: KinesisEndpoint = request.getfixturevalue(request.param)
     return endpoint

@@ -433,6 +433,7 @@ def opened() -> Iterator[ExitStack]:
         "pushed_fake",
         "unkind",
         "unkind, kind",
+        "moto_in_process",
         "moto_server",
         "kinesis_local",
     ],

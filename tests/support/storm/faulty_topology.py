@@ -154,11 +154,11 @@ def _die_as_acker(faults: Faults) -> None:
     if faults.happened(ACKER):
         return
     names = vars(stages)
-    decide: Callable[..., Any] = names["decide"]
+    decide: Callable[..., Any] = names["acker_decides"]
 
     def doomed(blocks: Iterable[Any]) -> Iterator[Any]:
         for block in blocks:
             faults.kill_once(ACKER)
             yield block
 
-    names["decide"] = lambda blocks: decide(doomed(blocks))
+    names["acker_decides"] = lambda blocks: decide(doomed(blocks))

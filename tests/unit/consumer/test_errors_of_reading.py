@@ -143,7 +143,7 @@ def test_a_refused_listing_is_not_asked_for_again_at_once_because_the_end_of_a_s
 
         def a_minute_is_over() -> bool:
             with consumer.lock:
-                assert not readers.all_over(), "the children are not known yet"
+                assert not readers.is_done(), "the children are not known yet"
             return world.clock.monotonic() > until
 
         what = "a minute, while whoever iterates asks whether all is over"

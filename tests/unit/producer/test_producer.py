@@ -512,6 +512,17 @@ def test_a_failed_record_raises_where_it_is_awaited() -> None:
     asyncio.run(run())
 
 
+def test_no_thread_looks_for_work_again_while_the_shards_are_listed() -> None:
+    producer = stepped(WritableKinesis(s=1), aggregation=True)
+    listing = producer.next_work()
+    ticket = producer.put(b"1", "key")
+    assert producer._engine.next_work() == (None, inf, False)
+    assert listing is not None
+    producer.do(listing)
+    producer.flush()
+    assert ticket.result(0)
+
+
 def test_a_call_that_fails_and_a_lost_answer_cost_time_only() -> None:
     kinesis = WritableKinesis(s=1)
     errors: list[Exception] = [LOST, LOST]

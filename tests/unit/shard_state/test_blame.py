@@ -8,13 +8,13 @@ from shard_state import (
     Blame,
     Checkpoint,
     Counts,
-    FailedRecord,
     Fate,
     Position,
     SequenceNumber,
     Shard,
     SliceOutcome,
     StateManager,
+    UnackedRecord,
 )
 from shard_state.blame import Experience
 from shard_state.checkpoint.checkpoint import next_ownership
@@ -38,7 +38,7 @@ def settle(
 ) -> None:
     (plan,) = [plan for plan in manager.plan(0.0, {}) if plan.is_fresh]
     failures = tuple(
-        FailedRecord(
+        UnackedRecord(
             index=number - first,
             sequence=n(number),
             previous=n(number - 1) if number > first else None,
@@ -69,7 +69,7 @@ def test_what_is_rejected_or_put_off_is_no_failure(fate: Fate) -> None:
     manager = owner()
     (plan,) = manager.plan(0.0, {})
     failures = tuple(
-        FailedRecord(index=at, sequence=n(at + 1), previous=n(at) if at else None, attempt=1, fate=fate)
+        UnackedRecord(index=at, sequence=n(at + 1), previous=n(at) if at else None, attempt=1, fate=fate)
         for at in range(100)
     )
     outcome = SliceOutcome(first=n(1), last=n(100), count=100, failures=failures)

@@ -4,7 +4,6 @@ import pytest
 
 from shard_state import (
     Checkpoint,
-    FailedRecord,
     Fate,
     Position,
     RetryPolicy,
@@ -12,6 +11,7 @@ from shard_state import (
     Shard,
     SliceOutcome,
     StateManager,
+    UnackedRecord,
 )
 from shard_state.checkpoint.checkpoint import next_ownership
 from tests.support.core.reading import may_read
@@ -50,7 +50,7 @@ def test_record_by_record_it_hands_out_neither_fresh_ones_nor_retries(manager: S
 def test_slice_by_slice_nothing_of_it_is_planned_or_fetched(manager: StateManager) -> None:
     (plan,) = [plan for plan in manager.plan(0.0, {}) if plan.shard_id == "a"]
     one = SequenceNumber(1)
-    failure = FailedRecord(index=0, sequence=one, previous=None, attempt=1)
+    failure = UnackedRecord(index=0, sequence=one, previous=None, attempt=1)
     outcome = SliceOutcome(first=one, last=one, count=1, failures=(failure,), at_tip=True)
     manager.leave({"a"})
     manager.settle(plan, outcome, 0.0)

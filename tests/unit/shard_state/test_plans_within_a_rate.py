@@ -6,7 +6,6 @@ import pytest
 
 from shard_state import (
     Checkpoint,
-    FailedRecord,
     Position,
     RetryPolicy,
     SequenceNumber,
@@ -16,6 +15,7 @@ from shard_state import (
     SliceOutcome,
     SlicePlan,
     StateManager,
+    UnackedRecord,
 )
 
 NAMES = tuple(f"shard-{number}" for number in range(6))
@@ -59,7 +59,7 @@ class Executors:
             self._read[name] += count
             sequences, attempts = [SequenceNumber(first + at) for at in range(count)], [1] * count
         failures = tuple(
-            FailedRecord(
+            UnackedRecord(
                 index=at,
                 sequence=sequences[at],
                 previous=sequences[at - 1] if at else None,

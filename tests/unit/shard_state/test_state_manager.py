@@ -9,7 +9,6 @@ from shard_state import (
     Checkpoint,
     Emission,
     Exhausted,
-    FailedRecord,
     Fate,
     OpenRecord,
     OperatorPause,
@@ -24,6 +23,7 @@ from shard_state import (
     SliceKind,
     SliceOutcome,
     StateManager,
+    UnackedRecord,
 )
 from shard_state.checkpoint.checkpoint import next_ownership
 from shard_state.errors import InvalidLineage, OutOfOrder
@@ -357,14 +357,14 @@ class TestOwnership:
         store.acquire(manager, "a")
         manager.emit("a", n(1), None, 20.0)
         assert manager.expired(49.9) == []
-        assert manager.expired(50.0) == [("a", n(1), 1)]
+        assert manager.expired(50.0) == [("a", n(1))]
 
     def test_the_deadlines_of_a_lost_shard_are_forgotten(self) -> None:
         manager = owner_of("a", "b", timeout=30.0)
         manager.emit("a", n(1), None, 0.0)
         manager.emit("b", n(1), None, 0.0)
         manager.lost(["a"])
-        assert manager.expired(1e9) == [("b", n(1), 1)]
+        assert manager.expired(1e9) == [("b", n(1))]
 
     def test_a_late_ack_from_before_the_loss_finishes_the_record_that_was_read_again(self) -> None:
         store = Store()
@@ -431,7 +431,7 @@ class TestRecordByRecord:
         manager.emit("a", n(2), None, 0.0)
         manager.ack("a", n(2), 1.0)
         assert manager.expired(29.9) == []
-        assert manager.expired(30.0) == [("a", n(1), 1)]
+        assert manager.expired(30.0) == [("a", n(1))]
         assert isinstance(manager.fail("a", n(1), 30.0, attempt=1), Retry)
         assert manager.expired(1e9) == []
 
@@ -441,7 +441,7 @@ class TestRecordByRecord:
         manager.fail("a", n(1), 5.0, attempt=1)
         manager.take_retry("a", 15.0)
         assert manager.expired(44.9) == []
-        assert manager.expired(45.0) == [("a", n(1), 2)]
+        assert manager.expired(45.0) == [("a", n(1))]
 
     def test_a_late_or_repeated_fail_of_an_old_delivery_leaves_the_present_one_alone(self) -> None:
         manager = owner_of("a", timeout=30.0, limit=1)
@@ -450,7 +450,7 @@ class TestRecordByRecord:
         assert manager.take_retry("a", 10.0) == Redelivery(sequence=n(1), attempt=2)
         assert manager.fail("a", n(1), 11.0, attempt=1) is None
         assert manager.fail("a", n(1), 11.0, attempt=1) is None
-        assert manager.expired(40.0) == [("a", n(1), 2)], "the fail of an old delivery ended a deadline"
+        assert manager.expired(40.0) == [("a", n(1))], "the fail of an old delivery ended a deadline"
         assert manager.ack("a", n(1), 41.0)
 
     def test_a_late_ack_of_an_old_delivery_finishes_the_record(self) -> None:
@@ -468,7 +468,7 @@ class TestRecordByRecord:
         assert manager.expired(10.0) == []
         manager.emit("b", n(1), None, 10.0)
         manager.emit("a", n(2), None, 20.0)
-        named = [(now, late.shard_id, late.sequence) for now in range(60) for late in manager.expired(now)]
+        named = [(now, *late) for now in range(60) for late in manager.expired(now)]
         assert named == [(30, "a", n(1)), (40, "b", n(1)), (50, "a", n(2))]
 
     def test_a_held_record_has_no_deadline_until_it_is_delivered(self) -> None:
@@ -489,7 +489,7 @@ class TestRecordByRecord:
         manager = owner_of("a", random=lambda: next(numbers) / 10)
         (plan,) = manager.plan(0.0, {})
         failures = tuple(
-            FailedRecord(index=at, sequence=n(at + 1), previous=n(at) if at else None, attempt=1)
+            UnackedRecord(index=at, sequence=n(at + 1), previous=n(at) if at else None, attempt=1)
             for at in range(4)
         )
         manager.settle(plan, SliceOutcome(first=n(1), last=n(9), count=9, failures=failures), 0.0)
@@ -535,7 +535,7 @@ class TestOpenRecords:
         manager = self.settled(owner_of("a", timeout=30.0))
         assert manager.ack("a", n(2), 7.0)
         assert manager.expired(34.9) == []
-        assert manager.expired(35.0) == [("a", n(3), 1)]
+        assert manager.expired(35.0) == [("a", n(3))]
 
     def test_those_of_a_slice_of_retries_stay_in_flight_too(self) -> None:
         manager = self.settled(owner_of("a", timeout=30.0))
@@ -548,7 +548,7 @@ class TestOpenRecords:
         assert state is not None
         assert (state.tracker.base, state.tracker.in_flight) == (n(2), 1)
         assert manager.expired(47.9) == []
-        assert manager.expired(48.0) == [("a", n(3), 2)]
+        assert manager.expired(48.0) == [("a", n(3))]
         assert manager.fail("a", n(3), 48.0, attempt=2)
 
     def test_an_open_retry_that_a_late_ack_has_finished_does_not_time_out(self) -> None:
@@ -580,7 +580,7 @@ class TestSliceBySlice:
     def test_due_retries_go_out_beside_a_fresh_slice(self) -> None:
         manager = owner_of("a")
         (plan,) = manager.plan(0.0, {})
-        failure = FailedRecord(index=0, sequence=n(1), previous=None, attempt=1)
+        failure = UnackedRecord(index=0, sequence=n(1), previous=None, attempt=1)
         manager.settle(plan, SliceOutcome(first=n(1), last=n(2), count=2, failures=(failure,)), 0.0)
         assert manager.next_due() == 10.0
         plans = manager.plan(10.0, {})
@@ -621,7 +621,7 @@ class TestSliceBySlice:
 
     def test_an_isolated_record_is_reported_when_it_is_given_up(self) -> None:
         manager = owner_of("a", limit=0)
-        held = FailedRecord(index=0, sequence=n(1), previous=None, attempt=0, fate=Fate.HELD)
+        held = UnackedRecord(index=0, sequence=n(1), previous=None, attempt=0, fate=Fate.HELD)
         carried = SliceOutcome(first=n(1), last=n(1), count=1, failures=(held,))
         manager.died(manager.plan(0.0, {})[0], None, 0.0)
         (plan,) = manager.plan(0.0, {"a": 1})

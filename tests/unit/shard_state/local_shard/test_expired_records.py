@@ -6,7 +6,6 @@ from shard_state import (
     Capacity,
     Checkpoint,
     Exhausted,
-    FailedRecord,
     Fate,
     LocalShardState,
     Order,
@@ -15,6 +14,7 @@ from shard_state import (
     SequenceNumber,
     Shard,
     SliceOutcome,
+    UnackedRecord,
 )
 from shard_state.local_shard.slice_settling import settle_fresh
 
@@ -59,7 +59,7 @@ def test_of_a_slice_only_what_was_given_up_otherwise_holds_up_its_key(
     expired: bool,  # noqa: FBT001 - a parameter of the test
 ) -> None:
     fate = Fate.EXPIRED if expired else Fate.REJECTED
-    failure = FailedRecord(index=0, sequence=n(1), previous=None, attempt=1, partition_key="k", fate=fate)
+    failure = UnackedRecord(index=0, sequence=n(1), previous=None, attempt=1, partition_key="k", fate=fate)
     outcome = SliceOutcome(first=n(1), last=n(2), count=2, failures=(failure,))
     (given_up,) = settle_fresh(state, outcome, 0.0)
     assert given_up.expired == expired

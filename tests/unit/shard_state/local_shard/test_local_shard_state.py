@@ -9,7 +9,6 @@ from shard_state import (
     Checkpoint,
     Emission,
     Exhausted,
-    FailedRecord,
     Fate,
     LocalShardState,
     Order,
@@ -21,6 +20,7 @@ from shard_state import (
     Shard,
     ShardPhase,
     SliceOutcome,
+    UnackedRecord,
 )
 from shard_state.errors import OutOfOrder
 from shard_state.local_shard.slice_settling import settle_fresh, settle_retries
@@ -83,13 +83,13 @@ def take(
     return [(retry.sequence.number, retry.attempt) for retry in taken]
 
 
-def failed(index: int, number: int, **how: Any) -> FailedRecord:
+def failed(index: int, number: int, **how: Any) -> UnackedRecord:
     how = {"attempt": 1, "previous": n(number - 1) if index else None} | how
-    return FailedRecord(index=index, sequence=n(number), **how)
+    return UnackedRecord(index=index, sequence=n(number), **how)
 
 
 def settle(
-    state: LocalShardState, first: int, last: int, *failures: FailedRecord, at_end: bool = False
+    state: LocalShardState, first: int, last: int, *failures: UnackedRecord, at_end: bool = False
 ) -> list[Exhausted]:
     outcome = SliceOutcome(
         first=n(first), last=n(last), count=last - first + 1, failures=failures, at_end=at_end

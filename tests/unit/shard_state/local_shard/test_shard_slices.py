@@ -6,7 +6,6 @@ import pytest
 from shard_state import (
     Capacity,
     Checkpoint,
-    FailedRecord,
     Fate,
     LocalShardState,
     OpenRecord,
@@ -21,6 +20,7 @@ from shard_state import (
     SliceLimits,
     SliceOutcome,
     SlicePlan,
+    UnackedRecord,
 )
 from shard_state.errors import OutOfOrder
 from shard_state.local_shard.shard_slices import ShardSlices
@@ -84,12 +84,12 @@ def due(slices: ShardSlices, now: float) -> SlicePlan:
     return plan
 
 
-def failed(index: int, number: int, **how: Any) -> FailedRecord:
+def failed(index: int, number: int, **how: Any) -> UnackedRecord:
     how = {"attempt": 1, "previous": n(number - 1) if index else None} | how
-    return FailedRecord(index=index, sequence=n(number), **how)
+    return UnackedRecord(index=index, sequence=n(number), **how)
 
 
-def read(first: int, last: int, *failures: FailedRecord, **how: Any) -> SliceOutcome:
+def read(first: int, last: int, *failures: UnackedRecord, **how: Any) -> SliceOutcome:
     return SliceOutcome(
         first=n(first), last=n(last), count=last - first + 1, failures=failures, **{"at_tip": False} | how
     )

@@ -3,7 +3,7 @@ from typing import Any
 
 import pytest
 
-from shard_state import GiveUp, Retry, RetryPolicy
+from shard_state import Counts, History, Retry, RetryPolicy
 
 pytestmark = pytest.mark.no_second_run
 
@@ -11,35 +11,16 @@ LAST = 1 - 2**-53
 """The largest number that random() gives."""
 
 
+def failed(times: int) -> History:
+    return History(0.0, 0.0, Counts(), failures=times)
+
+
 def delay(policy: RetryPolicy, attempts: int, random: float = 0.0) -> float:
-    decision = policy.decide(attempts=attempts, random=random)
-    assert isinstance(decision, Retry)
-    return decision.delay_seconds
+    return policy.after(failed(attempts), random=random).delay_seconds
 
 
-def deliveries(limit: int) -> int:
-    """Count how often a record that always fails is delivered."""
-    policy, attempts = RetryPolicy(limit=limit), 1
-    while isinstance(policy.decide(attempts=attempts, random=0.0), Retry):
-        attempts += 1
-    return attempts
-
-
-def test_a_limit_of_three_means_four_deliveries_as_in_kinesis_storm_spout() -> None:
-    assert deliveries(3) == 4
+def test_three_retries_are_the_default_as_in_kinesis_storm_spout() -> None:
     assert RetryPolicy().limit == 3
-
-
-def test_a_limit_of_zero_never_retries() -> None:
-    assert deliveries(0) == 1
-
-
-def test_no_limit_retries_for_ever() -> None:
-    assert isinstance(RetryPolicy(limit=None).decide(attempts=10**9, random=0.0), Retry)
-
-
-def test_a_rejected_record_is_given_up_at_once_even_without_a_limit() -> None:
-    assert RetryPolicy(limit=None).decide(attempts=1, random=0.0, rejected=True) == GiveUp()
 
 
 def test_delays_grow_by_the_multiplier_up_to_the_cap() -> None:
@@ -76,9 +57,8 @@ def test_a_backoff_of_zero_retries_at_once() -> None:
 
 def test_the_handlers_own_delay_replaces_the_computed_one() -> None:
     policy = RetryPolicy(limit=1, jitter=1.0)
-    assert policy.decide(attempts=1, random=0.5, delay_seconds=600.0) == Retry(delay_seconds=600.0)
-    assert policy.decide(attempts=1, random=0.5, delay_seconds=-1.0) == Retry(delay_seconds=0.0)
-    assert policy.decide(attempts=2, random=0.5, delay_seconds=600.0) == GiveUp()
+    assert policy.after(failed(1), random=0.5, delay_seconds=600.0) == Retry(delay_seconds=600.0)
+    assert policy.after(failed(1), random=0.5, delay_seconds=-1.0) == Retry(delay_seconds=0.0)
 
 
 @pytest.mark.parametrize(

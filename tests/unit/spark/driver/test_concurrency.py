@@ -3,9 +3,8 @@
 import asyncio
 import threading
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator
 from random import Random
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -13,6 +12,9 @@ from kinesis_spout.model.errors import InvalidConfig
 from kinesis_spout.model.handler import Reject, RetryLater
 from kinesis_spout.model.record import Record
 from tests.unit.spark.driver.world import EngineWorld
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 pytestmark = pytest.mark.no_second_run
 
@@ -90,11 +92,7 @@ class Script:
             raise error
 
 
-@pytest.fixture
-def world() -> Iterator[EngineWorld]:
-    world = EngineWorld(shards=2)
-    yield world
-    world.close()
+SHARDS = 2
 
 
 @pytest.mark.parametrize(

@@ -12,13 +12,6 @@ from tests.unit.spark.driver.world import FIRST, SECOND, Diary, EngineWorld, Kil
 
 
 @pytest.fixture
-def world() -> Iterator[EngineWorld]:
-    made = EngineWorld()
-    yield made
-    made.close()
-
-
-@pytest.fixture
 def two_shards() -> Iterator[EngineWorld]:
     made = EngineWorld(shards=2)
     yield made

@@ -1,19 +1,10 @@
 """Shards that an operator has paused, in micro-batches, with everything around them but Spark."""
 
-from collections.abc import Iterator
-
-import pytest
-
 from kinesis_spout.testing import InMemoryCoordinator
 from tests.support.waiting import wait_until
 from tests.unit.spark.driver.world import FIRST, SECOND, Diary, EngineWorld
 
-
-@pytest.fixture
-def world() -> Iterator[EngineWorld]:
-    world = EngineWorld(shards=2)
-    yield world
-    world.close()
+SHARDS = 2
 
 
 def test_a_shard_paused_before_the_start_is_not_read_until_it_is_resumed(world: EngineWorld) -> None:

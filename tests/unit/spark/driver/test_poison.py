@@ -1,7 +1,6 @@
 """A record that kills its worker hurts only itself (invariant 19)."""
 
 from collections import Counter
-from collections.abc import Iterator
 
 import pytest
 
@@ -16,11 +15,7 @@ PATIENT = {"death_backoff_seconds": 3_600.0, "death_backoff_cap_seconds": 3_600.
 """A test whose shard rests does not end in time."""
 
 
-@pytest.fixture
-def world() -> Iterator[EngineWorld]:
-    world = EngineWorld(shards=2)
-    yield world
-    world.close()
+SHARDS = 2
 
 
 def texts(count: int, prefix: str = "r") -> list[str]:

@@ -1,7 +1,5 @@
 """Records that a handler puts off: no attempt, and nothing that goes round for ever."""
 
-from collections.abc import Iterator
-
 import pytest
 
 from kinesis_spout.model.handler import NotNow
@@ -11,13 +9,6 @@ from tests.support.waiting import wait_until
 from tests.unit.spark.driver.world import Diary, EngineWorld
 
 pytestmark = pytest.mark.no_second_run
-
-
-@pytest.fixture
-def world() -> Iterator[EngineWorld]:
-    made = EngineWorld()
-    yield made
-    made.close()
 
 
 @pytest.mark.parametrize("order", ["unordered", "key", "shard"])

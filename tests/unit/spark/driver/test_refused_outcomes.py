@@ -1,18 +1,9 @@
 """Outcomes that the runner refuses, as one with state must when what the batch began with is no longer there."""
 
-from collections.abc import Iterator
-
-import pytest
-
 from tests.support.waiting import wait_until
 from tests.unit.spark.driver.world import FIRST, SECOND, Diary, EngineWorld
 
-
-@pytest.fixture
-def world() -> Iterator[EngineWorld]:
-    world = EngineWorld(shards=2)
-    yield world
-    world.close()
+SHARDS = 2
 
 
 def test_a_batch_whose_outcomes_are_refused_is_planned_again_and_finishes_nothing_before(

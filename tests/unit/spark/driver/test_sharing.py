@@ -1,19 +1,11 @@
 """Two drivers of one application share the shards; what runs may end before its shard is handed over."""
 
 from collections import Counter
-from collections.abc import Iterator
-
-import pytest
 
 from tests.support.waiting import wait_until
 from tests.unit.spark.driver.world import Diary, EngineWorld, RunningQuery
 
-
-@pytest.fixture
-def world() -> Iterator[EngineWorld]:
-    world = EngineWorld(shards=2)
-    yield world
-    world.close()
+SHARDS = 2
 
 
 def owned(*queries: RunningQuery) -> list[int]:

@@ -1,7 +1,6 @@
 """When the engine runs a micro-batch without records, for the ticks of its runner."""
 
 import logging
-from collections.abc import Iterator
 from time import monotonic
 
 import pytest
@@ -10,12 +9,7 @@ from kinesis_spout.model.errors import HandlerKilledWorker
 from tests.support.waiting import wait_until
 from tests.unit.spark.driver.world import FIRST, SECOND, Diary, EngineWorld, RunningQuery
 
-
-@pytest.fixture
-def world() -> Iterator[EngineWorld]:
-    world = EngineWorld(shards=2)
-    yield world
-    world.close()
+SHARDS = 2
 
 
 class DueTicks:

@@ -8,9 +8,9 @@ from kinesis_spout.model.record import DeadLetter, Record
 from kinesis_spout.settings import SpoutConfig
 from kinesis_spout.spark.record_outcomes import FailedRecords
 from kinesis_spout.spark.tasks.work import Unfinished, WorkResult
-from shard_state import Blame, FailedRecord, Fate, Position, RetryPolicy, SliceKind, SliceOutcome, SlicePlan
+from shard_state import Blame, Fate, Position, RetryPolicy, SliceKind, SliceOutcome, SlicePlan, UnackedRecord
 
-Failed = tuple[Unfinished, FailedRecord]
+Failed = tuple[Unfinished, UnackedRecord]
 PLAN = SlicePlan(
     shard_id="", epoch=0, kind=SliceKind.RETRY, limit=99, position=Position.trim_horizon(), max_failures=99
 )
@@ -45,7 +45,7 @@ def row(
         attempt=attempt,
         **others,
     )
-    failed = FailedRecord(
+    failed = UnackedRecord(
         index=0,
         sequence=record.sequence,
         previous=None,

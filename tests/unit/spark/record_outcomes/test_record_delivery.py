@@ -14,7 +14,7 @@ from kinesis_spout.spark.pickled_handler import PickledHandler
 from kinesis_spout.spark.record_outcomes import DeliverRecords, table_of
 from kinesis_spout.spark.tasks.handlers import AnyHandler, record_handler
 from kinesis_spout.spark.tasks.work import Unfinished, WorkResult
-from shard_state import FailedRecord, Fate
+from shard_state import Fate, UnackedRecord
 
 
 def number_of(payload: str) -> str:
@@ -45,7 +45,7 @@ def again(*payloads: str, attempt: int) -> pa.RecordBatch:
 
 @dataclass(slots=True)
 class Outcomes:
-    failures: list[tuple[Unfinished, FailedRecord]] = field(default_factory=list)
+    failures: list[tuple[Unfinished, UnackedRecord]] = field(default_factory=list)
     delivered: int = 0
     overflowed_by: str | None = None
 

@@ -21,7 +21,7 @@ from kinesis_spout.spark.tasks.recovery import recover
 from kinesis_spout.spark.tasks.task import run_slices
 from kinesis_spout.spark.tasks.work import WorkResult, WorkSlice
 from kinesis_spout.testing import InMemoryStream, ManualClock
-from shard_state import FailedRecord, Fate, Order, Position, Redelivery, SequenceNumber, SliceKind, SlicePlan
+from shard_state import Fate, Order, Position, Redelivery, SequenceNumber, SliceKind, SlicePlan, UnackedRecord
 from tests.support.waiting import DEADLINE_SECONDS
 from tests.unit.spark.driver.world import StreamClient, task_settings
 
@@ -97,7 +97,7 @@ def deliver(
     return delivery, delivery.deliver(given, until)
 
 
-def shown(failures: Sequence[FailedRecord]) -> list[tuple[int, int, bool, int]]:
+def shown(failures: Sequence[UnackedRecord]) -> list[tuple[int, int, bool, int]]:
     """Show failures as (number, the one before, held, attempt)."""
     return [
         (each.sequence.number, 0 if each.previous is None else each.previous.number, each.held, each.attempt)
