@@ -7,19 +7,17 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from moto import mock_aws
 
 from kinesis_spout.dead_letters.json_lines import JsonLinesSink
 from kinesis_spout.dead_letters.kinesis_stream import KinesisStreamSink
 from kinesis_spout.dead_letters.remote_files import RemoteFilesSink
 from kinesis_spout.dead_letters.s3 import S3Sink
-from kinesis_spout.kinesis.client_settings import KinesisClientSettings
 from kinesis_spout.kinesis.retry_policy import CallRetryPolicy
 from kinesis_spout.operations.dead_letters import MarkingSink
 from kinesis_spout.ports import DeadLetterSink
 from kinesis_spout.testing import InMemoryDeadLetterSink, ManualClock
 from tests.support.consumer.letters import letter
-from tests.support.consumer.s3_server import a_session, s3_with_bucket
+from tests.support.consumer.s3_server import a_session, kinesis_with_streams, s3_with_bucket
 
 pytestmark = pytest.mark.no_second_run
 
@@ -42,11 +40,8 @@ def remote_files(directory: Path) -> Iterator[Open]:
 
 
 def kinesis() -> Iterator[Open]:
-    with mock_aws():
-        client = KinesisClientSettings(region="eu-west-1").create()
-        client.create_stream(StreamName="dead", ShardCount=1)
+    with kinesis_with_streams("dead") as client:
         yield lambda: KinesisStreamSink(client, "dead", retry_policy=CallRetryPolicy(clock=ManualClock()))
-        client.close()
 
 
 def s3() -> Iterator[Open]:

@@ -1,11 +1,17 @@
-"""An S3 of this machine: moto's server, one for all tests."""
+"""An S3 and a Kinesis of this machine: moto's server, one for all tests."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
+from typing import TYPE_CHECKING
 
 import boto3
 from moto.server import ThreadedMotoServer
+
+from kinesis_spout.kinesis.client_settings import KinesisClientSettings
+
+if TYPE_CHECKING:
+    from mypy_boto3_kinesis import KinesisClient
 
 SECRET = "wJalrXUtnFEMI-of-the-tests"
 
@@ -47,3 +53,23 @@ def s3_with_bucket(bucket: str) -> Iterator[str]:
         made.objects.all().delete()
         made.delete()
         resource.meta.client.close()
+
+
+@contextmanager
+def kinesis_with_streams(*names: str) -> "Iterator[KinesisClient]":
+    """Make streams of one shard, and give a client; all streams there are gone afterwards."""
+    settings = KinesisClientSettings(
+        region="eu-west-1",
+        endpoint_url=s3_endpoint(),
+        aws_access_key_id="AKIDOFTHETESTS",
+        aws_secret_access_key=SECRET,
+    )
+    client = settings.create()
+    for name in names:
+        client.create_stream(StreamName=name, ShardCount=1)
+    try:
+        yield client
+    finally:
+        for name in client.list_streams()["StreamNames"]:
+            client.delete_stream(StreamName=name)
+        client.close()

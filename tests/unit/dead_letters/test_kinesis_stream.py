@@ -9,15 +9,14 @@ from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 from botocore.exceptions import ClientError, NoCredentialsError
-from moto import mock_aws
 
 from kinesis_spout.dead_letters.kinesis_stream import KinesisStreamSink
 from kinesis_spout.kinesis.calls import RAW_BODY
-from kinesis_spout.kinesis.client_settings import KinesisClientSettings
 from kinesis_spout.kinesis.retry_policy import CallRetryPolicy
 from kinesis_spout.model.errors import DeadLetterError
 from kinesis_spout.testing import ManualClock
 from tests.support.consumer.letters import letter
+from tests.support.consumer.s3_server import kinesis_with_streams
 
 if TYPE_CHECKING:
     from mypy_boto3_kinesis import KinesisClient
@@ -70,11 +69,8 @@ def refusing_every_second(real: Callable[..., Any], **arguments: Any) -> Any:
 
 @pytest.fixture
 def client() -> "Iterator[KinesisClient]":
-    with mock_aws():
-        client = KinesisClientSettings(region="eu-west-1").create()
-        client.create_stream(StreamName="dead", ShardCount=1)
+    with kinesis_with_streams("dead") as client:
         yield client
-        client.close()
 
 
 def sink(client: Any, **options: Any) -> KinesisStreamSink:

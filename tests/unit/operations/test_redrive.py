@@ -6,12 +6,9 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import boto3
 import pytest
-from moto import mock_aws
 
 from kinesis_spout.dead_letters.kinesis_stream import KinesisStreamSink
-from kinesis_spout.kinesis.client_settings import KinesisClientSettings
 from kinesis_spout.kinesis.retry_policy import CallRetryPolicy
 from kinesis_spout.model.errors import DeadLetterError, InvalidConfig, StoreUnavailable
 from kinesis_spout.model.record import DeadLetter
@@ -22,6 +19,7 @@ from kinesis_spout.ports import DeadLetterSink
 from kinesis_spout.settings import SpoutConfig
 from kinesis_spout.testing import InMemoryDeadLetterSink
 from tests.support.consumer.letters import letter as plain_letter
+from tests.support.consumer.s3_server import a_session, kinesis_with_streams, s3_endpoint
 from tests.unit.cli.fake_world import FakeWorld
 
 if TYPE_CHECKING:
@@ -35,20 +33,17 @@ def letter(number: int, **changes: Any) -> DeadLetter:
 
 @pytest.fixture
 def client() -> "Iterator[KinesisClient]":
-    with mock_aws():
-        client = KinesisClientSettings(region="eu-west-1").create()
-        for stream in ("orders", "returns", "dead"):
-            client.create_stream(StreamName=stream, ShardCount=1)
+    with kinesis_with_streams("orders", "returns", "dead") as client:
         yield client
-        client.close()
 
 
 def on_stream(stream: str, *, shard: int = 0) -> list[tuple[str, bytes]]:
-    client = boto3.client("kinesis", region_name="eu-west-1")
+    client = a_session().client("kinesis", endpoint_url=s3_endpoint())
     iterator = client.get_shard_iterator(
         StreamName=stream, ShardId=f"shardId-{shard:012}", ShardIteratorType="TRIM_HORIZON"
     )
     records = client.get_records(ShardIterator=iterator["ShardIterator"])["Records"]
+    client.close()
     return [(record["PartitionKey"], record["Data"]) for record in records]
 
 
