@@ -75,7 +75,15 @@ def _requirement(text: str) -> tuple[str, str]:
 
 
 class WheelWithBillOfMaterials(bdist_wheel):
-    """Its SBOM is where PEP 770 says: in ``.dist-info/sboms``."""
+    """Its SBOM is where PEP 770 says, in ``.dist-info/sboms``. Without the native module it is for every platform."""
+
+    def get_tag(self) -> tuple[str, str, str]:
+        """Return the tag of what was built: where no compiler was found, there is no native module."""
+        outputs = self.get_finalized_command("build_ext").get_outputs()
+        if any(Path(each).exists() for each in outputs):
+            return super().get_tag()
+        self.root_is_pure = True
+        return ("py3", "none", "any")
 
     def write_wheelfile(self, wheelfile_base: str, *arguments: Any, **named: Any) -> None:
         """Write it, as the last of the files that come into the wheel."""
