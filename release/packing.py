@@ -75,7 +75,7 @@ def _requirement(text: str) -> tuple[str, str]:
 
 
 class WheelWithBillOfMaterials(bdist_wheel):
-    """Its SBOM is where PEP 770 says, in ``.dist-info/sboms``. Without the native module it is for every platform."""
+    """Its SBOM is where PEP 770 says: in ``.dist-info/sboms``. Without the native module it is no platform's."""
 
     def get_tag(self) -> tuple[str, str, str]:
         """Return the tag of what was built: where no compiler was found, there is no native module."""
