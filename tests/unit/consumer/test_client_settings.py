@@ -15,7 +15,6 @@ ARN = "arn:aws:kinesis:eu-west-1:222222222222:stream/orders"
 ANSWERS = {
     "ListShards": {"Shards": []},
     "GetShardIterator": {"ShardIterator": "there"},
-    "GetRecords": {"Records": [], "NextShardIterator": "there", "MillisBehindLatest": 0},
 }
 
 
