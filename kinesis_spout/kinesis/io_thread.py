@@ -1,13 +1,17 @@
 """One thread with an asyncio loop: all that this process exchanges with Kinesis over sockets waits there.
 
 Polls, calls that a thread waits for (``run``) and subscriptions share it. The thread runs while something holds
-it: a call under way, an open connection, a prefetcher, a reader of subscriptions. What may block, or takes a
-millisecond of CPU or more, runs on other threads (``in_thread``).
+it: a call under way, an open connection, a prefetcher, a reader of subscriptions, an open producer. What may block,
+or takes a millisecond of CPU or more, runs on other threads (``in_thread``).
+
+While it runs one such thread is there, too: a program that ends can start no thread any more (Python 3.12), and what
+a producer still holds is sent then.
 
 Who waits for a call must not hold a lock that a coroutine takes.
 """
 
 import asyncio
+import contextlib
 import os
 import queue
 import threading
@@ -87,12 +91,9 @@ class IoThread:
             self.release(loop)
 
     async def in_thread(self, function: Callable[[], T], *, unwanted: Callable[[T], None] | None = None) -> T:
-        """Run what may block on a thread of its own, and return its result.
+        """Run what may block on a thread of its own, if the machine can start one, and return its result.
 
         ``unwanted`` gets the result if the waiter was cancelled meanwhile.
-
-        Raises:
-            RuntimeError: the machine can start no thread, not even the first one.
         """
         future = self._workers.submit(function)
         try:
@@ -108,8 +109,10 @@ class IoThread:
         workers = _Workers()
         thread = threading.Thread(target=_serve, args=(loop, workers), name="kinesis-io", daemon=True)
         try:
+            workers.start_one()
             thread.start()
         except RuntimeError:
+            workers.close()
             loop.close()
             raise
         self._loop, self._thread, self._workers = loop, thread, workers
@@ -139,10 +142,16 @@ class _Workers:
         future: Future[T] = Future()
         with self._lock:
             if self._free <= 0:
-                self._start()
+                with contextlib.suppress(RuntimeError):  # those that there are will come to it
+                    self._start()
             self._free -= 1
         self._work.put((function, future))
         return future
+
+    def start_one(self) -> None:
+        """Raises RuntimeError if the machine can start no thread."""
+        with self._lock:
+            self._start()
 
     def close(self) -> None:
         """End the threads, after all that was given to them, without waiting for that."""
@@ -152,15 +161,10 @@ class _Workers:
             self._work.put(None)
 
     def _start(self) -> None:
-        """Start a thread, or leave the work to those that there are; under the lock."""
-        try:
-            threading.Thread(target=self._run, name="kinesis-io-worker", daemon=True).start()
-        except RuntimeError:
-            if not self._threads:
-                raise
-        else:
-            self._threads += 1
-            self._free += 1
+        """Start a thread; under the lock."""
+        threading.Thread(target=self._run, name="kinesis-io-worker", daemon=True).start()
+        self._threads += 1
+        self._free += 1
 
     def _run(self) -> None:
         while (work := self._work.get()) is not None:

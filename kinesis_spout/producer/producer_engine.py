@@ -10,6 +10,7 @@ from math import inf
 from typing import TYPE_CHECKING, Final
 
 from kinesis_spout.kinesis.calls import translate
+from kinesis_spout.kinesis.io_thread import IO
 from kinesis_spout.kinesis.retry_policy import CallRetryPolicy, Jitter, Told
 from kinesis_spout.kinesis.write.hash_key_ranges import HashKeyRanges
 from kinesis_spout.kinesis.write.put_records import CallLimits, PutOrder
@@ -30,6 +31,8 @@ from kinesis_spout.producer.tickets import AnyTicket, FailedRecord, Ticket, tick
 from kinesis_spout.settings.producer_config import ProducerConfig
 
 if TYPE_CHECKING:
+    import asyncio
+
     from mypy_boto3_kinesis import KinesisClient
     from mypy_boto3_kinesis.type_defs import PutRecordsResultEntryTypeDef as Result
 
@@ -102,10 +105,13 @@ class Engine:
         self._spool_failure: SpoolError | None = None
 
     def start(self, threads: int) -> None:
-        """Do the work in so many threads, each with one call at a time. They keep no process alive."""
+        """Do the work in so many threads, each with one call at a time. They keep no process alive.
+
+        They hold the I/O thread: what is left when the program ends goes by it, and no thread can be started then.
+        """
+        names = [f"producer of {self._stream} {number}" for number in range(1, threads + 1)]
         self._threads = [
-            threading.Thread(target=self._run, name=f"producer of {self._stream} {number}", daemon=True)
-            for number in range(1, threads + 1)
+            threading.Thread(target=self._run, args=(IO.hold(),), name=name, daemon=True) for name in names
         ]
         for thread in self._threads:
             thread.start()
@@ -134,15 +140,18 @@ class Engine:
             if thread is not threading.current_thread():
                 thread.join(max(0.0, deadline - self._clock.monotonic()))
 
-    def _run(self) -> None:
-        while not self.is_stopped:
-            work, due_at, another = self.next_work()
-            if another:
-                self.wake()
-            if work is None:
-                self._sleep(due_at)
-            else:
-                self.do(work)
+    def _run(self, loop: "asyncio.AbstractEventLoop") -> None:
+        try:
+            while not self.is_stopped:
+                work, due_at, another = self.next_work()
+                if another:
+                    self.wake()
+                if work is None:
+                    self._sleep(due_at)
+                else:
+                    self.do(work)
+        finally:
+            IO.release(loop)
 
     def _sleep(self, due_at: float) -> None:
         with self._bell:

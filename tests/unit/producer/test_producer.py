@@ -37,6 +37,7 @@ from kinesis_spout.testing import InMemoryDeadLetterSink, ManualClock, SteppedPr
 from tests.model.test_producer_model import SpoolInMemory
 from tests.support.kinesis.in_memory_client import client_error
 from tests.support.kinesis.writable import THROTTLED, WritableKinesis
+from tests.unit.kinesis.wire.servers import answer_of, running
 
 pytestmark = pytest.mark.no_second_run
 
@@ -567,6 +568,32 @@ def test_a_program_that_forgets_to_close_sends_what_waits_and_is_warned(tmp_path
         [sys.executable, script], capture_output=True, text=True, check=True, cwd=Path.cwd(), timeout=120
     )
     assert "A producer of s was never closed: of 1 records that waited" in done.stderr
+    assert "0 were not sent" in done.stderr
+
+
+def test_what_waits_at_the_end_is_sent_by_threads_that_are_there(tmp_path: Path) -> None:
+    """Since Python 3.12 a program that ends can start none."""
+    script = tmp_path / "forgetful.py"
+    script.write_text(
+        "import atexit, sys, threading\n"
+        "from kinesis_spout import KinesisProducer\n"
+        "def refuse(thread):\n"
+        "    raise RuntimeError('no new thread')\n"
+        "producer = KinesisProducer('s', region='us-east-1', endpoint_url=sys.argv[1], linger_seconds=60,\n"
+        "    delivery_timeout_seconds=5, aws_access_key_id='a', aws_secret_access_key='b')\n"
+        "producer.put(b'1', 'k')\n"
+        "atexit.register(setattr, threading.Thread, 'start', refuse)\n"
+    )
+    with running() as server:
+        server.answers = [answer_of(b'{"Records":[{"SequenceNumber":"1","ShardId":"shardId-0"}]}')]
+        done = subprocess.run(
+            [sys.executable, script, server.url],
+            capture_output=True,
+            text=True,
+            check=True,
+            cwd=Path.cwd(),
+            timeout=120,
+        )
     assert "0 were not sent" in done.stderr
 
 
