@@ -1,11 +1,11 @@
 """One thread with an asyncio loop: all that this process exchanges with Kinesis over sockets waits there.
 
 Polls, calls that a thread waits for (``run``) and subscriptions share it. The thread runs while something holds
-it: a call under way, an open connection, a prefetcher, a reader of subscriptions, an open producer. What may block,
-or takes a millisecond of CPU or more, runs on other threads (``in_thread``).
+it: a call under way, an open connection, a prefetcher, a reader of subscriptions, an open producer. What may
+block, or takes a millisecond of CPU or more, runs on other threads (``in_thread``).
 
-While it runs one such thread is there, too: a program that ends can start no thread any more (Python 3.12), and what
-a producer still holds is sent then.
+While it runs one such thread is there, too: a program that ends can start no thread any more (Python 3.12), and
+what a producer still holds is sent then.
 
 Who waits for a call must not hold a lock that a coroutine takes.
 """
@@ -187,8 +187,12 @@ def _carried_out(function: Callable[[], Any], future: "Future[Any]") -> Callable
         return lambda: None
     try:
         return partial(future.set_result, function())
-    except BaseException as error:  # noqa: BLE001 - not hidden: the waiter raises it
+    except Exception as error:  # noqa: BLE001 - not hidden: the waiter raises it
         return partial(future.set_exception, error)
+    except BaseException as error:  # noqa: BLE001 - as above; in a coroutine it would end the loop
+        ended = RuntimeError(f"expected a result or an error, got {error!r}")
+        ended.__cause__ = error
+        return partial(future.set_exception, ended)
 
 
 def _serve(loop: asyncio.AbstractEventLoop, workers: _Workers) -> None:

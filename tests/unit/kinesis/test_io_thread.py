@@ -1,4 +1,5 @@
 import asyncio
+import sys
 import threading
 from typing import Any
 
@@ -54,6 +55,21 @@ def test_tasks_that_nobody_waits_for_end_with_the_thread(io: IoThread) -> None:
 
     io.run(begin())
     wait_until(lambda: ended == ["hang"], "the task to end")
+
+
+def test_a_function_that_would_end_its_thread_ends_no_other(io: IoThread) -> None:
+    raised: list[BaseException] = []
+
+    def wait() -> None:
+        try:
+            io.run(io.in_thread(sys.exit))
+        except BaseException as error:  # noqa: BLE001 - looked at below
+            raised.append(error)
+
+    threading.Thread(target=wait, daemon=True).start()
+    wait_until(lambda: bool(raised), "the outcome")
+    assert isinstance(raised[0], RuntimeError)
+    assert isinstance(raised[0].__cause__, SystemExit)
 
 
 def test_a_function_on_a_thread_of_its_own_holds_up_no_other(io: IoThread) -> None:
