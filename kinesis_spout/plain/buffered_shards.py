@@ -205,7 +205,8 @@ class BufferedShards:
         return self._consumer.sharing.all_over or self._consumer.run_is_done
 
     def stop(self) -> None:
-        """Fetch no more; drop fetches that are under way."""
+        """Fetch no more, and hand out no more of a run; drop fetches that are under way."""
+        self.end_run()
         for getter in self._getters.values():
             getter.close()
 

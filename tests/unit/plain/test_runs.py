@@ -305,6 +305,15 @@ def test_nothing_more_of_a_run_is_handed_out_of_a_deactivated_spout_or_while_zoo
     assert len(scene.take()) == 8
 
 
+def test_a_call_that_a_close_overtakes_gets_nothing_more_of_a_run() -> None:
+    scene, _ = due_retries(3)
+    assert scene.spout.next_tuple() is not None
+    tuples = scene.spout._only
+    assert tuples is not None
+    scene.spout.close()
+    assert tuples.next() is None
+
+
 def test_a_delivery_whose_record_is_finished_by_a_late_ack_can_be_acked_no_more() -> None:
     scene = Scene()
     scene.put(1)
