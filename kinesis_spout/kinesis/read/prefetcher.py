@@ -123,8 +123,10 @@ class Prefetcher:
         with self._lock:
             loop, self._loop = self._loop, None
         if loop is not None and IO.runs(loop):
-            IO.run(self._abandon())
-            IO.release(loop)
+            try:
+                IO.run(self._abandon())
+            finally:
+                IO.release(loop)
 
     def __enter__(self) -> Self:
         return self

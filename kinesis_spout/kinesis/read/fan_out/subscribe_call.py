@@ -7,6 +7,8 @@ returned. botocore gets every other answer, to raise its errors.
 
 import contextlib
 import math
+import os
+import weakref
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, cast
 from urllib.parse import urlsplit
@@ -53,6 +55,7 @@ class PushedEvents:
         self._left = head.length
         """Bytes left of a body that is not in chunks; None: until the connection ends."""
         self.ended = head.length == 0
+        _all.add(self)
 
     def close(self) -> None:
         with contextlib.suppress(OSError):
@@ -154,3 +157,15 @@ def starting_position(position: Position) -> dict[str, Any]:
         # Arrivals are whole milliseconds: a finer start would skip what arrived in the same millisecond.
         starting["Timestamp"] = math.floor(position.timestamp * 1000) / 1000
     return starting
+
+
+_all: Final = weakref.WeakSet[PushedEvents]()
+
+if hasattr(os, "register_at_fork"):
+
+    def _close_in_child() -> None:
+        """Close a forked child's copies: Kinesis would not notice that the parent closes its own."""
+        for each in list(_all):
+            each.close()
+
+    os.register_at_fork(after_in_child=_close_in_child)

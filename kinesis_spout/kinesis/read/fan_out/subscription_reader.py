@@ -106,8 +106,10 @@ class SubscriptionReader:
             self._closed = True
             loop, self._loop = self._loop, None
         if loop is not None and IO.runs(loop):
-            IO.run(self._drop_all())
-            IO.release(loop)
+            try:
+                IO.run(self._drop_all())
+            finally:
+                IO.release(loop)
 
     def _call(self, function: Callable[[], None]) -> None:
         with self._lock:

@@ -1,5 +1,8 @@
 """Subscriptions against a server that does what emulators do not: ends, cuts, damage, refusals, slow readers."""
 
+import os
+import signal
+import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -11,8 +14,10 @@ import pytest
 from kinesis_spout.kinesis import ReadSettings
 from kinesis_spout.kinesis.calls import ResourceInUse
 from kinesis_spout.kinesis.read.fan_out.pushed_getter import FanOutShardGetter, FanOutStream
+from kinesis_spout.kinesis.read.fan_out.subscribe_call import PushedEvents
 from kinesis_spout.kinesis.read.fan_out.subscription_reader import SubscriptionPeriods
 from kinesis_spout.kinesis.read.read_settings import DEFAULT
+from kinesis_spout.kinesis.wire.http import Head
 from kinesis_spout.model.errors import AccessDenied, KinesisError, Unavailable
 from kinesis_spout.model.record import Record
 from kinesis_spout.testing import InMemoryStream
@@ -290,6 +295,24 @@ def test_records_come_as_columns_as_well(bench: Bench) -> None:
     assert batch.column("data").to_pylist() == [b"0", b"1", b"2"]
     assert batch.column("millisBehindLatest").to_pylist() == [0, 0, 0]
     assert getter.position == Position.after(bench.stream.records(SHARD)[-1].sequence)
+
+
+@pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
+def test_a_forked_child_keeps_no_subscription_open() -> None:
+    ours, service = socket.socketpair()
+    service.settimeout(DEADLINE_SECONDS)
+    pushed = PushedEvents(ours, Head.of(b"HTTP/1.1 200 OK"), b"")
+    child = os.fork()
+    if child == 0:
+        signal.pause()
+        os._exit(0)
+    try:
+        pushed.close()
+        assert service.recv(1) == b""
+    finally:
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
+        service.close()
 
 
 def test_closing_ends_the_connection(bench: Bench) -> None:
