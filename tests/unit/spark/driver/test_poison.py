@@ -81,9 +81,8 @@ def test_the_shard_goes_on_while_its_suspects_are_halved(world: EngineWorld) -> 
     diary = Diary(poison=ALWAYS)
     running = world.start(diary, hanging=True, retry_limit=0, blind=HandlerRaised)
     runner = running.runner
-    runner.open_gate()
+    runner.let_one_pass()
     wait_until(lambda: running.consumer.manager.unresolved, "the page waits to be halved")
-    runner.gate.clear()
     world.put_in(FIRST, "fresh")
     wait_until(lambda: runner.hanging == 2, "suspects and what is fresh are out together")
     runner.open_gate()
