@@ -176,12 +176,11 @@ def test_closing_abandons_what_runs() -> None:
     assert ended.is_set()
 
 
-@pytest.mark.parametrize("there_are", [0, 2])
+@pytest.mark.parametrize("there_are", [1, 2])
 def test_a_machine_that_starts_no_more_threads_ends_no_polling(
     monkeypatch: pytest.MonkeyPatch, there_are: int
 ) -> None:
     ran: list[int] = []
-    errors: list[Exception] = []
     started: list[threading.Thread] = []
 
     def start_few(thread: threading.Thread) -> None:
@@ -193,14 +192,8 @@ def test_a_machine_that_starts_no_more_threads_ends_no_polling(
 
     def fetching(number: int) -> Callable[[], Coroutine[Any, Any, None]]:
         async def fetch() -> None:
-            try:
-                await IO.in_thread(
-                    partial(threading.Event().wait, 0.05)
-                )  # so that all are under way together
-            except RuntimeError as error:
-                errors.append(error)
-            else:
-                ran.append(number)
+            await IO.in_thread(partial(threading.Event().wait, 0.05))  # so that all are under way together
+            ran.append(number)
 
         return fetch
 
@@ -210,9 +203,8 @@ def test_a_machine_that_starts_no_more_threads_ends_no_polling(
         for done in (8, 16):
             for number in range(8):
                 prefetcher.submit(fetching(number), 0.0)
-            wait_until(partial(lambda done: len(ran) + len(errors) == done, done), "all")
+            wait_until(partial(lambda done: len(ran) == done, done), "all")
 
-    assert len(errors) == (0 if there_are else 16)
     assert len(started) == there_are
 
 
