@@ -26,6 +26,7 @@ from kinesis_spout.model.clock import Clock
 _PYTHON_BYTES: Final = 200
 """The memory of a record besides its data, roughly: a tuple, a text, bytes."""
 _FEW_ENDED: Final = 1_000
+_MOST_PASSED: Final = 8
 
 
 class ShardQueue:
@@ -40,6 +41,8 @@ class ShardQueue:
         self.size_bytes = 0
         self.behind = self.behind_bytes = 0
         """The number that wait for an earlier record of their key to end, and their size."""
+        self.passed = 0
+        """The number of calls in a row for which others were preferred, because they fill an aggregate."""
 
     def pop(self) -> None:
         self.size_bytes -= self.records.popleft().size_bytes
@@ -192,7 +195,7 @@ class ShardQueues:
                 return
 
     def _take_in_turn(self, batch: CallBatch, least_bytes: int = 0) -> None:
-        """Take of each queue that has so much, in turns."""
+        """Take of each queue that has so much, or was passed over some times, in turns."""
         turns, passed = self._turns, []
         if len(turns) == 1 and not (batch.entries or self._ended or self._aggregate_bytes):
             (queue,) = turns.values()
@@ -204,7 +207,8 @@ class ShardQueues:
                 turns.clear()
         while turns and not batch.is_full:
             name, queue = turns.popitem(last=False)
-            if queue.size_bytes + queue.behind_bytes < least_bytes:
+            if queue.size_bytes + queue.behind_bytes < least_bytes and queue.passed < _MOST_PASSED:
+                queue.passed += 1
                 passed.append(queue)
                 continue
             has_room = self._first(queue) is None or self._take_one(queue, batch)
@@ -221,6 +225,7 @@ class ShardQueues:
         if not batch.has_room(max(first.size_bytes, self._aggregate_bytes or 0)):
             return 0
         queue.pop()
+        queue.passed = 0
         self._count -= 1
         self._size_bytes -= first.size_bytes
         taken: Puttable = first
@@ -355,7 +360,7 @@ class ShardQueues:
         """Note that so many have ended while they waited: they go into no call."""
         self._ended += ended
         if self._ended > (self._count - self._ended) // 2 + _FEW_ENDED:
-            self.hold_all([entry for entry in self._take_back() if not entry.is_gone])
+            self.hold_all(self._take_back())
 
     def left_of(self, batch: list[Puttable]) -> list[Puttable]:
         """Return what has not ended of a call's records."""
@@ -387,7 +392,7 @@ class ShardQueues:
         self._ended = max(0, self._ended - 1)
 
     def _take_back(self) -> list[Entry]:
-        """Return everything that waits, each key's in order."""
+        """Return everything that waits and has not ended, each key's in order."""
         waiting = [entry for queue in self._queues.values() for entry in queue.records]
         if self._behind is not None:
             behind = [entry for line in self._behind.values() for entry in line]
@@ -400,4 +405,4 @@ class ShardQueues:
             queue.clear()
         self._turns.clear()
         self._count = self._size_bytes = self._ended = 0
-        return waiting
+        return [entry for entry in waiting if not entry.is_gone]

@@ -403,3 +403,12 @@ def test_ordered_by_key_whatever_is_refused_or_resharded_the_records_of_a_key_ar
         for sent in taken(kinesis):
             on_stream[sent.key] += seen_in(sent)
         assert all(numbers == sorted(numbers) for numbers in on_stream.values()), "copies are neighbours"
+
+
+def test_a_record_of_a_quiet_shard_is_not_passed_over_for_ever_for_full_aggregates_of_others() -> None:
+    kinesis = WritableKinesis(s=2)
+    to = putter(kinesis, limits=CallLimits(size_bytes=5_000), max_bytes=1_000)
+    to.add(Entry("quiet", b"-1", "0"))
+    for number in range(10_000):
+        to.add(entry(number, "busy", str(1 << 127)))
+    assert -1 in seen(kinesis)
