@@ -236,11 +236,10 @@ class ShardQueues:
 
     def _packed(self, first: Entry, queue: ShardQueue, max_bytes: int) -> Puttable:
         """Return a record with those of its queue that fit into an aggregate with it."""
-        ranges, records, behind = self.ranges, queue.records, self._behind
-        are_whole = ranges.are_whole
-        if not (are_whole or ranges.lies_in(first.hash_key, queue.name)):
+        records, behind = queue.records, self._behind
+        if not self._lies_in(first, queue):
             return first
-        aggregate = Aggregate(queue.name, ranges)
+        aggregate = Aggregate(queue.name, self.ranges)
         aggregate.takes(first, max_bytes)
         if behind is not None:
             self._pack_line(behind[first.partition_key], queue, aggregate, max_bytes)
@@ -249,9 +248,7 @@ class ShardQueues:
         for entry in records:
             if self._ended and entry.is_gone:
                 gone.append(entry)
-            elif not (are_whole or ranges.lies_in(entry.hash_key, queue.name)) or not aggregate.takes(
-                entry, max_bytes
-            ):
+            elif not self._lies_in(entry, queue) or not aggregate.takes(entry, max_bytes):
                 break
             elif behind is not None:
                 self._pack_line(behind[entry.partition_key], queue, aggregate, max_bytes)
@@ -274,11 +271,15 @@ class ShardQueues:
         while line and self._queue_of(line[0]) is queue:
             if line[0].is_gone:
                 self._ended = max(0, self._ended - 1)
-            elif not aggregate.takes(line[0], max_bytes):
+            elif not self._lies_in(line[0], queue) or not aggregate.takes(line[0], max_bytes):
                 return
             self._count -= 1
             self._size_bytes -= line[0].size_bytes
             queue.let_go(line.popleft())
+
+    def _lies_in(self, entry: Entry, queue: ShardQueue) -> bool:
+        """Return whether the queue's shard has a record's hash key: while a shard is not listed, some lie in none."""
+        return self.ranges.are_whole or self.ranges.lies_in(entry.hash_key, queue.name)
 
     # Queues.
 
