@@ -8,7 +8,6 @@ from typing import Final
 
 from kinesis_spout.producer.tickets import IN_CALL, WAITS, Ticket
 
-_FEW_ENDED: Final = 1_000
 _KEPT_ENDED: Final = 8
 """The number of ended records that may be kept; more only if as many wait."""
 
@@ -35,7 +34,7 @@ class TakenRecords:
         """Those whose time ended while they were in a call."""
         self._line: deque[Ticket] | None = deque() if drops else None
         """Oldest first: all that wait in no call, and others."""
-        self._longest_line = _FEW_ENDED
+        self._longest_line = _KEPT_ENDED
 
     def __bool__(self) -> bool:
         """Return whether some may not have ended, without the overdue ones."""
@@ -101,7 +100,7 @@ class TakenRecords:
         assert self._line is not None, "only a producer that drops has a line"
         if len(self._line) > self._longest_line:
             self._line = deque(dict.fromkeys(each for each in self._line if not each.is_gone))
-            self._longest_line = 2 * len(self._line) + _FEW_ENDED
+            self._longest_line = 2 * len(self._line) + _KEPT_ENDED
 
     def not_ended(self) -> list[Ticket]:
         """Return all that have not ended, except those given up and no longer held."""

@@ -221,7 +221,9 @@ def check_all_ended(world: World) -> None:
     there = Counter(places.values())
     for ticket in world.tickets:
         if kind_of(ticket) not in ("sent", "ProducerClosed") and not ticket.tries:
-            assert not there[ticket.partition_key, ticket.data], "what ended while it waited goes into no call"
+            assert not there[ticket.partition_key, ticket.data], (
+                "what ended while it waited goes into no call"
+            )
     failed = {report.data for report in world.reported}
     assert len(failed) == len(world.reported), "each once"
     for data, key in world.quiet:

@@ -25,8 +25,10 @@ from kinesis_spout.model.clock import Clock
 
 _PYTHON_BYTES: Final = 200
 """The memory of a record besides its data, roughly: a tuple, a text, bytes."""
-_FEW_ENDED: Final = 1_000
+_FEW_ENDED: Final = 8
+"""The number of ended records that may wait; more only if twice as many others do."""
 _MOST_PASSED: Final = 8
+"""The calls in a row for which a queue may be passed over."""
 
 
 class ShardQueue:
@@ -34,6 +36,8 @@ class ShardQueue:
 
     def __init__(self, name: str) -> None:
         self.name = name
+        self.passed = 0
+        """The number of calls in a row for which others were preferred, because they fill an aggregate."""
         self.clear()
 
     def clear(self) -> None:
@@ -41,8 +45,6 @@ class ShardQueue:
         self.size_bytes = 0
         self.behind = self.behind_bytes = 0
         """The number that wait for an earlier record of their key to end, and their size."""
-        self.passed = 0
-        """The number of calls in a row for which others were preferred, because they fill an aggregate."""
 
     def pop(self) -> None:
         self.size_bytes -= self.records.popleft().size_bytes
@@ -278,7 +280,7 @@ class ShardQueues:
             queue.let_go(line.popleft())
 
     def _lies_in(self, entry: Entry, queue: ShardQueue) -> bool:
-        """Return whether the queue's shard has a record's hash key: while a shard is not listed, some lie in none."""
+        """Return whether the queue's shard has a record's hash key; some lie in no shard that is listed."""
         return self.ranges.are_whole or self.ranges.lies_in(entry.hash_key, queue.name)
 
     # Queues.
