@@ -81,9 +81,15 @@ def test_the_shard_goes_on_while_its_suspects_are_halved(world: EngineWorld) -> 
     diary = Diary(poison=ALWAYS)
     running = world.start(diary, hanging=True, retry_limit=0, blind=HandlerRaised)
     runner = running.runner
-    runner.open_gate()
-    wait_until(lambda: running.consumer.manager.unresolved, "the page waits to be halved")
-    runner.gate.clear()
+
+    def is_out(batches: int) -> bool:
+        return runner.hanging == 1 and len(runner.batches) == batches
+
+    wait_until(lambda: is_out(1), "the page is out")
+    runner.let_one_pass()
+    wait_until(lambda: is_out(2), "the page is out again, alone")
+    runner.let_one_pass()
+    wait_until(lambda: is_out(3), "half of it is out")
     world.put_in(FIRST, "fresh")
     wait_until(lambda: runner.hanging == 2, "suspects and what is fresh are out together")
     runner.open_gate()
