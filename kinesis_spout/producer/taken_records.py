@@ -78,17 +78,17 @@ class TakenRecords:
         """Return the oldest that wait in no call: so many records and bytes, or none if there are too few."""
         line = self._line
         assert line is not None, "only a producer that drops asks for it"
-        oldest: list[Ticket] = []
+        oldest: dict[Ticket, None] = {}  # one that was refused may be in the line twice
         while line and (records > 0 or size_bytes > 0):
             first = line.popleft()
-            if first.place == WAITS and not first.done():
-                oldest.append(first)
+            if first.place == WAITS and not first.done() and first not in oldest:
+                oldest[first] = None
                 records -= 1
                 size_bytes -= first.size_bytes
         if records > 0 or size_bytes > 0:
             line.extendleft(reversed(oldest))
             return []
-        return oldest
+        return list(oldest)
 
     def wait_again(self, held: list[Ticket]) -> None:
         """Note that these were in a call, and wait again: they may be the oldest, and be there twice."""
