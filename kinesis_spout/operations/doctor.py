@@ -204,7 +204,7 @@ class _Endpoint:
         if reads.text == _BY_DRY_RUN:
             yield self._found("may put records", self._put, WARNING)
         else:  # it would carry out what it is asked
-            text = "this endpoint does not know DryRun of PutRecords"
+            text = "not asked: no read has shown that this endpoint knows DryRun"
             yield Finding(UNKNOWN, "may put records", text, "`kinesis-spout put` shows it")
 
     def _described(self) -> str:

@@ -89,8 +89,13 @@ class MessageChannel:
         part, descriptors, *_ = socket.recv_fds(self._socket, _LENGTH.size, _MOST_DESCRIPTORS)
         if not part:
             raise ChannelClosed("the other end closed the connection")
-        head = part + self._received(bytearray(_LENGTH.size - len(part)))
-        return self._body(head, at_most, bytearray), descriptors
+        try:
+            head = part + self._received(bytearray(_LENGTH.size - len(part)))
+            return self._body(head, at_most, bytearray), descriptors
+        except BaseException:
+            for each in descriptors:
+                os.close(each)
+            raise
 
     def is_quiet(self) -> bool:
         """Return whether the other end waits for a message: it neither closed the connection nor sent anything."""

@@ -404,6 +404,7 @@ class Sender:
                 each.place = WAITS
             self._expire_overdue()
             call.batch = self._records.left_of(call.batch)
+            self._hurry()  # what waited for one of its key
 
     def _fail_expired(self, expired: list[Ticket]) -> None:
         if not expired:

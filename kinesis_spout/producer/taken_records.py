@@ -8,7 +8,6 @@ from typing import Final
 
 from kinesis_spout.producer.tickets import IN_CALL, WAITS, Ticket
 
-_FEW_ENDED: Final = 1_000
 _KEPT_ENDED: Final = 8
 """The number of ended records that may be kept; more only if as many wait."""
 
@@ -35,7 +34,7 @@ class TakenRecords:
         """Those whose time ended while they were in a call."""
         self._line: deque[Ticket] | None = deque() if drops else None
         """Oldest first: all that wait in no call, and others."""
-        self._longest_line = _FEW_ENDED
+        self._longest_line = _KEPT_ENDED
 
     def __bool__(self) -> bool:
         """Return whether some may not have ended, without the overdue ones."""
@@ -79,17 +78,17 @@ class TakenRecords:
         """Return the oldest that wait in no call: so many records and bytes, or none if there are too few."""
         line = self._line
         assert line is not None, "only a producer that drops asks for it"
-        oldest: list[Ticket] = []
+        oldest: dict[Ticket, None] = {}  # one that was refused may be in the line twice
         while line and (records > 0 or size_bytes > 0):
             first = line.popleft()
-            if first.place == WAITS and not first.done():
-                oldest.append(first)
+            if first.place == WAITS and not first.done() and first not in oldest:
+                oldest[first] = None
                 records -= 1
                 size_bytes -= first.size_bytes
         if records > 0 or size_bytes > 0:
             line.extendleft(reversed(oldest))
             return []
-        return oldest
+        return list(oldest)
 
     def wait_again(self, held: list[Ticket]) -> None:
         """Note that these were in a call, and wait again: they may be the oldest, and be there twice."""
@@ -101,7 +100,7 @@ class TakenRecords:
         assert self._line is not None, "only a producer that drops has a line"
         if len(self._line) > self._longest_line:
             self._line = deque(dict.fromkeys(each for each in self._line if not each.is_gone))
-            self._longest_line = 2 * len(self._line) + _FEW_ENDED
+            self._longest_line = 2 * len(self._line) + _KEPT_ENDED
 
     def not_ended(self) -> list[Ticket]:
         """Return all that have not ended, except those given up and no longer held."""

@@ -48,20 +48,18 @@ class SteppedProducer(KinesisProducer):
         """Start no threads."""
 
     def _await(self, is_over: Callable[[], bool], deadline: float) -> None:
-        while not is_over() and self._go_on(deadline):
+        while not is_over() and (self.step() or is_over() or self._rest(deadline)):
             pass
 
     def _await_room(self, put: AnyTicket) -> bool:
         deadline = self.clock.monotonic() + self.config.block_timeout_seconds
         while not self._buffer.reserve(put):
-            if not self._go_on(deadline):
+            if not (self.step() or self._rest(deadline)):
                 return False
         return True
 
-    def _go_on(self, deadline: float) -> bool:
-        """Do something, or let time pass until something is due; False at the deadline."""
-        if self.step():
-            return True
+    def _rest(self, deadline: float) -> bool:
+        """Let time pass until something is due; False at the deadline."""
         due_at, now = self.due_at, self.clock.monotonic()
         if due_at == inf and deadline == inf:
             raise AssertionError(

@@ -219,6 +219,11 @@ def check_all_ended(world: World) -> None:
             place = (placed.shard_id, placed.sequence_number, placed.sub_sequence_number)
             assert places[place] == (ticket.partition_key, ticket.data)
     there = Counter(places.values())
+    for ticket in world.tickets:
+        if kind_of(ticket) not in ("sent", "ProducerClosed") and not ticket.tries:
+            assert not there[ticket.partition_key, ticket.data], (
+                "what ended while it waited goes into no call"
+            )
     failed = {report.data for report in world.reported}
     assert len(failed) == len(world.reported), "each once"
     for data, key in world.quiet:

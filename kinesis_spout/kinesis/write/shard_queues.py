@@ -25,7 +25,10 @@ from kinesis_spout.model.clock import Clock
 
 _PYTHON_BYTES: Final = 200
 """The memory of a record besides its data, roughly: a tuple, a text, bytes."""
-_FEW_ENDED: Final = 1_000
+_FEW_ENDED: Final = 8
+"""The number of ended records that may wait; more only if twice as many others do."""
+_MOST_PASSED: Final = 8
+"""The calls in a row for which a queue may be passed over."""
 
 
 class ShardQueue:
@@ -33,6 +36,8 @@ class ShardQueue:
 
     def __init__(self, name: str) -> None:
         self.name = name
+        self.passed = 0
+        """The number of calls in a row for which others were preferred, because they fill an aggregate."""
         self.clear()
 
     def clear(self) -> None:
@@ -192,7 +197,7 @@ class ShardQueues:
                 return
 
     def _take_in_turn(self, batch: CallBatch, least_bytes: int = 0) -> None:
-        """Take of each queue that has so much, in turns."""
+        """Take of each queue that has so much, or was passed over some times, in turns."""
         turns, passed = self._turns, []
         if len(turns) == 1 and not (batch.entries or self._ended or self._aggregate_bytes):
             (queue,) = turns.values()
@@ -204,7 +209,8 @@ class ShardQueues:
                 turns.clear()
         while turns and not batch.is_full:
             name, queue = turns.popitem(last=False)
-            if queue.size_bytes + queue.behind_bytes < least_bytes:
+            if queue.size_bytes + queue.behind_bytes < least_bytes and queue.passed < _MOST_PASSED:
+                queue.passed += 1
                 passed.append(queue)
                 continue
             has_room = self._first(queue) is None or self._take_one(queue, batch)
@@ -221,6 +227,7 @@ class ShardQueues:
         if not batch.has_room(max(first.size_bytes, self._aggregate_bytes or 0)):
             return 0
         queue.pop()
+        queue.passed = 0
         self._count -= 1
         self._size_bytes -= first.size_bytes
         taken: Puttable = first
@@ -231,11 +238,10 @@ class ShardQueues:
 
     def _packed(self, first: Entry, queue: ShardQueue, max_bytes: int) -> Puttable:
         """Return a record with those of its queue that fit into an aggregate with it."""
-        ranges, records, behind = self.ranges, queue.records, self._behind
-        are_whole = ranges.are_whole
-        if not (are_whole or ranges.lies_in(first.hash_key, queue.name)):
+        records, behind = queue.records, self._behind
+        if not self._lies_in(first, queue):
             return first
-        aggregate = Aggregate(queue.name, ranges)
+        aggregate = Aggregate(queue.name, self.ranges)
         aggregate.takes(first, max_bytes)
         if behind is not None:
             self._pack_line(behind[first.partition_key], queue, aggregate, max_bytes)
@@ -244,9 +250,7 @@ class ShardQueues:
         for entry in records:
             if self._ended and entry.is_gone:
                 gone.append(entry)
-            elif not (are_whole or ranges.lies_in(entry.hash_key, queue.name)) or not aggregate.takes(
-                entry, max_bytes
-            ):
+            elif not self._lies_in(entry, queue) or not aggregate.takes(entry, max_bytes):
                 break
             elif behind is not None:
                 self._pack_line(behind[entry.partition_key], queue, aggregate, max_bytes)
@@ -269,11 +273,15 @@ class ShardQueues:
         while line and self._queue_of(line[0]) is queue:
             if line[0].is_gone:
                 self._ended = max(0, self._ended - 1)
-            elif not aggregate.takes(line[0], max_bytes):
+            elif not self._lies_in(line[0], queue) or not aggregate.takes(line[0], max_bytes):
                 return
             self._count -= 1
             self._size_bytes -= line[0].size_bytes
             queue.let_go(line.popleft())
+
+    def _lies_in(self, entry: Entry, queue: ShardQueue) -> bool:
+        """Return whether the queue's shard has a record's hash key; some lie in no shard that is listed."""
+        return self.ranges.are_whole or self.ranges.lies_in(entry.hash_key, queue.name)
 
     # Queues.
 
@@ -355,7 +363,7 @@ class ShardQueues:
         """Note that so many have ended while they waited: they go into no call."""
         self._ended += ended
         if self._ended > (self._count - self._ended) // 2 + _FEW_ENDED:
-            self.hold_all([entry for entry in self._take_back() if not entry.is_gone])
+            self.hold_all(self._take_back())
 
     def left_of(self, batch: list[Puttable]) -> list[Puttable]:
         """Return what has not ended of a call's records."""
@@ -387,7 +395,7 @@ class ShardQueues:
         self._ended = max(0, self._ended - 1)
 
     def _take_back(self) -> list[Entry]:
-        """Return everything that waits, each key's in order."""
+        """Return everything that waits and has not ended, each key's in order."""
         waiting = [entry for queue in self._queues.values() for entry in queue.records]
         if self._behind is not None:
             behind = [entry for line in self._behind.values() for entry in line]
@@ -400,4 +408,4 @@ class ShardQueues:
             queue.clear()
         self._turns.clear()
         self._count = self._size_bytes = self._ended = 0
-        return waiting
+        return [entry for entry in waiting if not entry.is_gone]

@@ -234,6 +234,7 @@ class _TipReader(ShardReader[Page]):
         assert getter is not None
         if shard.reading is not ReadState.POLLED or not self._is_owned:
             return self._again()
+        self._getter = None  # an error from here on is not one of a read that was dropped meanwhile
         now, state = consumer.now, consumer.manager.shard(self._shard_id)
         bound = None if state is None else state.bound
         begun = consumer.ports.clock.time() - (now - (page.pushed_at or begun_at))

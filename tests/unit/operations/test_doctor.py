@@ -163,6 +163,7 @@ def test_what_is_denied_is_said_with_what_to_allow(
     endpoint.answers[denied] = DENIED
     findings = asked(endpoint)
     assert conditions(findings).items() >= expected.items()
+    assert "does not know" not in findings["may put records"].text
     (refused,) = (
         each for each in findings.values() if each.condition in {Condition.MISSING, Condition.WARNING}
     )

@@ -133,3 +133,18 @@ def test_descriptors_travel_with_their_message_on_one_machine() -> None:
     finally:
         os.close(reading)
         os.close(writing)
+
+
+def test_descriptors_of_a_message_that_does_not_arrive_are_closed() -> None:
+    client, server = socket.socketpair()
+    reading, writing = os.pipe()
+    try:
+        with MessageChannel(client) as ours, MessageChannel(server) as theirs:
+            ours.send(b"take it", (writing,))
+            os.close(writing)
+            with pytest.raises(OSError, match="at most 3 bytes"):
+                theirs.receive_with_descriptors(3)
+        os.set_blocking(reading, False)
+        assert os.read(reading, 1) == b"", "nobody can write"
+    finally:
+        os.close(reading)

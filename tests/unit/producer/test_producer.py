@@ -192,6 +192,26 @@ def test_what_was_never_answered_and_never_will_be_fails_at_once() -> None:
     assert clock.monotonic() == 0
 
 
+def test_what_waited_for_a_record_of_its_key_goes_at_once_when_the_time_of_that_record_is_over() -> None:
+    kinesis = WritableKinesis(s=1)
+    producer = stepped(kinesis, order="key", linger_seconds=0.0, delivery_timeout_seconds=10.0)
+    never(kinesis, "InternalFailure")
+    first = producer.put(b"first", "key")
+    assert producer.step()
+    producer.clock.advance(5.0)
+    second = producer.put(b"second", "key")
+    while producer.step():
+        pass
+    producer.clock.advance(5.0)
+    assert producer.step()  # the last call of the first record
+    assert first.done()
+    kinesis.before_call = lambda *_: None
+    while producer.step():
+        pass
+    assert kinesis.taken("s") == [b"second"]
+    assert second.exception(0) is None
+
+
 def test_who_was_answered_before_is_tried_again_when_access_is_denied() -> None:
     kinesis = WritableKinesis(s=1)
     producer = stepped(kinesis)
@@ -390,9 +410,12 @@ def test_a_full_buffer_drops_the_oldest_wherever_it_waits() -> None:
     assert kinesis.taken("s") == [b"2", b"0", b"1"]
 
 
+@pytest.mark.parametrize("is_listed_anew", [False, True])
 @pytest.mark.parametrize("aggregation", [False, True])
 @pytest.mark.parametrize("order", ["unordered", "key"])
-def test_what_was_dropped_goes_into_no_call_wherever_it_waited(order: str, *, aggregation: bool) -> None:
+def test_what_was_dropped_goes_into_no_call_wherever_it_waited(
+    order: str, *, aggregation: bool, is_listed_anew: bool
+) -> None:
     kinesis = WritableKinesis(s=1)
     producer = stepped(
         kinesis, when_full="drop_oldest", max_buffered_records=3, order=order, aggregation=aggregation
@@ -404,7 +427,11 @@ def test_what_was_dropped_goes_into_no_call_wherever_it_waited(order: str, *, ag
         producer.clock.advance(1.0)
         call = producer.next_work()
     tickets = [producer.put(str(number).encode(), "key") for number in range(6)]
+    if is_listed_anew:
+        kinesis.reshard("s", 2)
+        kinesis.refuses = lambda *_: None if aggregation else THROTTLED
     producer.do(call)
+    kinesis.refuses = lambda *_: None
     producer.flush()
     dropped = [isinstance(ticket.exception(0), RecordDropped) for ticket in tickets]
     assert dropped == [True] * 4 + [False] * 2

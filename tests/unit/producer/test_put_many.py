@@ -214,6 +214,20 @@ def test_the_oldest_are_dropped_for_records_put_together() -> None:
     assert new.failures() == {}
 
 
+def test_a_record_that_was_refused_before_counts_once_for_the_room_that_it_would_make() -> None:
+    kinesis = WritableKinesis(s=2)
+    kinesis.refuses = lambda _stream, shard, _: THROTTLED if shard == "s-0-1" else None
+    producer = stepped(kinesis, when_full="drop_oldest", max_buffered_records=4, linger_seconds=0.0)
+    old = producer.put(b"old", "k", explicit_hash_key=1 << 127)
+    while producer.step():  # until its shard has refused it
+        pass
+    producer.put_many([(b"new", "k", 0)] * 3)
+    assert producer.next_work() is not None  # these are in a call now
+    with pytest.raises(BufferFull):
+        producer.put_many(some(2))
+    assert not old.done()
+
+
 def test_failures_of_records_without_a_ticket_are_reported_one_by_one() -> None:
     kinesis = WritableKinesis(s=1)
     failed: list[FailedRecord] = []

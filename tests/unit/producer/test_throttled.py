@@ -1,6 +1,7 @@
 """Shards that take less than a producer is given: it uses their rate, others go on, few records are refused."""
 
 import time
+import tracemalloc
 from typing import Any
 
 import pytest
@@ -189,3 +190,33 @@ def test_dropping_the_oldest_takes_as_long_for_the_last_record_as_for_the_first_
     producer.flush()
     counts = producer.counts()
     assert (counts.dropped, counts.sent) == (22_000, 5_000)
+
+
+@pytest.mark.parametrize("refuses", [False, True])
+def test_a_producer_that_drops_the_oldest_keeps_no_more_than_its_buffer(*, refuses: bool) -> None:
+    kinesis = WritableKinesis(s=1)
+    kinesis.refuses = lambda *_: THROTTLED
+    producer = SteppedProducer(
+        "s",
+        client=kinesis.client,
+        when_full="drop_oldest",
+        max_buffered_bytes=2 << 20,
+        linger_seconds=0.0,
+    )
+    producer.put(b"1", "key")
+    while producer.step():  # until its shard has refused it
+        pass
+    tracemalloc.start()
+    try:
+        for number in range(500):
+            producer.put(bytes(50_000), f"key-{number}")
+            if not refuses:
+                kinesis.refuses = lambda *_: None
+                producer.flush()
+                kinesis.calls.clear()
+        held_bytes, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    counts = producer.counts()
+    assert (counts.dropped > 400, counts.sent > 500) == (refuses, not refuses)
+    assert held_bytes < 6_000_000

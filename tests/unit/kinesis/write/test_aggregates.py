@@ -199,6 +199,16 @@ def test_a_record_that_lies_in_no_shard_of_the_list_goes_by_itself() -> None:
     assert all(len(parts(sent)) == 1 for sent in taken(kinesis) if sent.shard == "s-0-2")
 
 
+def test_a_record_that_lies_in_no_shard_of_the_list_joins_no_earlier_one_of_its_key() -> None:
+    kinesis = WritableKinesis(s=4)
+    kinesis.hides = {"s-0-1"}
+    to = putter(kinesis, order=PutOrder.KEY)
+    for number, explicit in enumerate(("0", "1", str(1 << 126), "2")):
+        to.add(entry(number, "key", explicit))
+    drain(to)
+    assert [seen_in(sent) for sent in taken(kinesis)] == [[0, 1], [2], [3]]
+
+
 def test_records_that_go_by_themselves_after_a_contradiction_wait_for_a_shard_that_throttles() -> None:
     kinesis, clock = WritableKinesis(s=2), ManualClock()
     to = putter(kinesis, clock, max_bytes=50_000)
@@ -403,3 +413,12 @@ def test_ordered_by_key_whatever_is_refused_or_resharded_the_records_of_a_key_ar
         for sent in taken(kinesis):
             on_stream[sent.key] += seen_in(sent)
         assert all(numbers == sorted(numbers) for numbers in on_stream.values()), "copies are neighbours"
+
+
+def test_a_record_of_a_quiet_shard_is_not_passed_over_for_ever_for_full_aggregates_of_others() -> None:
+    kinesis = WritableKinesis(s=2)
+    to = putter(kinesis, limits=CallLimits(size_bytes=5_000), max_bytes=1_000)
+    to.add(Entry("quiet", b"-1", "0"))
+    for number in range(10_000):
+        to.add(entry(number, "busy", str(1 << 127)))
+    assert -1 in seen(kinesis)

@@ -1,12 +1,15 @@
 """What the micro-batches do when Kinesis refuses: the same as the plain-Python door."""
 
 import logging
+from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import pytest
 
 from kinesis_spout.model.errors import AccessDenied, DataLoss, KeyUnavailable, ShardNotFound
-from kinesis_spout.testing import ManualClock
+from kinesis_spout.ports import Page
+from kinesis_spout.testing import InMemoryShardGetter, ManualClock
 from shard_state import SliceKind
 from tests.support import threads
 from tests.support.waiting import wait_until
@@ -35,6 +38,17 @@ def test_a_query_that_an_error_ended_leaves_no_thread_that_polls(world: EngineWo
     wait_until(lambda: not running.query.isActive, "the query ends")
 
     wait_until(lambda: threads.named("kinesis-io") <= before, "the threads that polled end")
+
+
+def test_a_page_that_cannot_be_taken_in_ends_the_query(world: EngineWorld) -> None:
+    class BrokenGetter(InMemoryShardGetter):
+        def read(self, limit: int) -> Page:
+            return replace(super().read(limit), millis_behind_latest=None)  # type: ignore[arg-type] # as said
+
+    world.fresh_getter = partial(BrokenGetter, world.stream)
+    running = world.start(Diary())
+    wait_until(lambda: not running.query.isActive, "the query ends")
+    assert isinstance(running.query.exception(), TypeError)
 
 
 def test_a_key_that_is_refused_ends_no_query_and_is_said_once(
