@@ -104,7 +104,7 @@ class IoThread:
             raise
 
     def _start(self) -> None:
-        loop = asyncio.new_event_loop()
+        loop = asyncio.SelectorEventLoop()
         loop.set_exception_handler(_report)
         workers = _Workers()
         thread = threading.Thread(target=_serve, args=(loop, workers), name="kinesis-io", daemon=True)
