@@ -23,7 +23,7 @@ from kinesis_spout import KinesisSpout
 SHARDS = 8
 MANY_SHARDS = 1000
 GOAL_PERCENT = 3.0
-MANY_GOAL_PERCENT = 10.0
+MANY_GOAL_PERCENT = 15.0
 _SETTLE_SECONDS = 8.0
 """Until polls have become rare and the JVM has compiled what it starts with."""
 _ASK_EVERY_SECONDS = 0.05
