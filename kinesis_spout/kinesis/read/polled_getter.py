@@ -38,6 +38,10 @@ RENEW_AFTER_SECONDS: Final = 270.0
 """An iterator lives 300 s. It is renewed before, so that no call fails on it."""
 
 
+_LONGEST_WAIT_SECONDS: Final = 60.0
+"""Reads are put off for less. A cursor asks for more where the clock of the machine that made it is ahead."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cursor:
     """The iterator, pace and time to read on with in a shard. Can be pickled."""
@@ -54,6 +58,10 @@ class Cursor:
     """The part of the pace that throttles have left; see ``Pacing``."""
     is_unproven: bool = False
     """True if records can be missing before what the iterator reads first; see ``Continuity``."""
+
+    def wait_seconds(self, now: float) -> float:
+        """Return how long to wait before a read, by this machine's clock: ``now`` is seconds since the epoch."""
+        return min(max(0.0, self.not_before - now), _LONGEST_WAIT_SECONDS)
 
 
 FRESH: Final = Cursor()
@@ -88,7 +96,7 @@ class PollingShardGetter(ReplyGetter):
         jitter: Jitter = random.random,
     ) -> None:
         clock = clock or SystemClock()
-        ready_at = clock.monotonic() + max(0.0, cursor.not_before - clock.time())
+        ready_at = clock.monotonic() + cursor.wait_seconds(clock.time())
         pacing = pacing or Pacing(
             ready_at=ready_at,
             jitter=jitter,

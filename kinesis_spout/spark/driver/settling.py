@@ -130,7 +130,7 @@ class Settling:
             self._manager.suspect(plan, result.suspects)
 
     def _read_settled(self, shard: DriverShard, result: WorkResult, now: float, started: float) -> None:
-        wait = max(0.0, result.cursor.not_before - self._consumer.ports.clock.time())
+        wait = result.cursor.wait_seconds(self._consumer.ports.clock.time())
         pacing = self._consumer.ports.paces.of(result.plan.shard_id)
         pacing.read_elsewhere(
             started, result.bytes_read, ready_at=now + wait, throttled_to=result.cursor.throttled_to
