@@ -97,7 +97,7 @@ def test_the_test_of_a_handler_passes_as_it_stands() -> None:
 
 def test_the_schemes_for_what_aws_puts_read_its_documented_records() -> None:
     names: dict[str, Any] = {}
-    exec(example("how-to/consume.md", "import gzip"), names)
+    exec(example("how-to/cloudwatch-and-dynamodb.md", "import gzip"), names)
 
     def logged(kind: str, *messages: str) -> bytes:
         events = [
