@@ -194,11 +194,6 @@ def answers_its_host(*answers: tuple[str, str]) -> Callable[[ReadersShell, Block
 splits = answers_its_host(
     ('{"id":"1","comp":"lines","stream":"s","task":2,"tuple":["to be"]}', '{"command":"ack","id":"1"}\nend\n')
 )
-counts_down = answers_its_host(
-    ('{"command":"next"}', '"tuple":[3],"id":3,"need_task_ids":false}'),
-    ('{"command":"fail","id":3}', '{"command":"sync"}'),
-    ('{"command":"next"}', '"tuple":[2]'),
-)
 
 
 def updates_its_cache(shell: ReadersShell, example: Block) -> None:
@@ -230,9 +225,6 @@ EXPECTED: dict[str, Callable[[ReadersShell, Block], None]] = {
     "with KinesisProducer(": prints("3 sent"),
     "producer.put_many(": puts_many,
     "class CountWords(StatefulBolt)": prints("2"),
-    "InMemoryStreams(clock=clock)": prints(
-        "orders the first of orders", "refunds-de the first of refunds-de"
-    ),
     "class Mean(WindowedBolt)": prints(
         "[['cellar', 10.0]]", """["read: ValueError: could not convert string to float: 'warm'"]"""
     ),
@@ -240,7 +232,6 @@ EXPECTED: dict[str, Callable[[ReadersShell, Block], None]] = {
     "from word_count import word_count": passes_with_its_topology,
     "from kinesis_spout.storm import ShellBolt": is_quiet,
     "Split().run()": splits,
-    "Countdown(Spout)": counts_down,
 }
 """By what only this example has."""
 WITHOUT_SPARK = {
@@ -255,9 +246,7 @@ WITHOUT_SPARK = {
     "QueueCoordinator(",
     "with KinesisProducer(",
     "producer.put_many(",
-    "InMemoryStreams(clock=clock)",
     "Split().run()",
-    "Countdown(Spout)",
 }
 """These run where nothing but `pip install kinesis-spout` was done."""
 
