@@ -51,7 +51,8 @@ class AuditEntry(msgspec.Struct, frozen=True, kw_only=True):
     door: str
     """Through which it was made: "command line" or "web page"."""
     what: str
-    """``pause``, ``resume``, ``drain``, ``undrain``, ``reset``, ``forget``, ``redrive`` or ``stop``."""
+    """``pause``, ``resume``, ``drain``, ``undrain``, ``reset``, ``forget``, ``redrive``, ``dismiss`` or
+    ``stop``."""
     of: str
     """Shards, a member, or letters, as text."""
     why: str = ""

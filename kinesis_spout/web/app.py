@@ -100,7 +100,7 @@ def _forms() -> dict[str, Any]:
     return {
         **{f"{_OF}/{what}": partial(changes.of_shards, what=what) for what in ("pause", "resume")},
         **{f"{_OF}/{what}": partial(changes.of_member, what=what) for what in ("drain", "undrain")},
-        f"{_OF}/redrive": changes.redrive,
+        **{f"{_OF}/{what}": partial(changes.of_letters, what=what) for what in ("redrive", "dismiss")},
         f"{_OF}/redrives/{{number:int}}/stop": changes.stop_redrive,
         f"{_OF}/reset": changes.reset,
     }

@@ -186,9 +186,7 @@ def letter(request: Request) -> Response:
     data = None
     if pages.settings.show_data:
         data = shown(found.data, Rendering(form) if form in set(Rendering) else None, pages.settings.masks)
-    return pages.show(
-        request, "letter.html", letter=found, data=data, can_mark=observation.letters().can_mark
-    )
+    return pages.show(request, "letter.html", letter=found, data=data)
 
 
 def redrives(request: Request) -> Response:
