@@ -87,9 +87,13 @@ class Audit:
         if progress is None:
             return
         try:
-            progress.group.write_audit(msgspec.json.encode(entry))
+            problem = (
+                "" if progress.group.write_audit(msgspec.json.encode(entry)) else f"{place} has not begun"
+            )
         except StoreError as error:
-            self._world.listener.note(f"the audit entry of this change could not be stored: {error}")
+            problem = str(error)
+        if problem:
+            self._world.listener.note(f"the audit entry of this change could not be stored: {problem}")
 
 
 def _one_line(text: str) -> str:

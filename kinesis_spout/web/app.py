@@ -29,7 +29,7 @@ from kinesis_spout.operations.world import World
 from kinesis_spout.settings import SpoutConfig
 from kinesis_spout.settings.grammar.http_address import HttpAddress
 from kinesis_spout.web import changes, screens
-from kinesis_spout.web.guard import Guard
+from kinesis_spout.web.guard import Guard, SignIns
 from kinesis_spout.web.page_settings import PageSettings
 from kinesis_spout.web.pages import Pages
 from kinesis_spout.web.watched import Watched
@@ -76,6 +76,7 @@ def build(world: World, config: SpoutConfig, settings: PageSettings) -> Starlett
         lifespan=lifespan,
     )
     app.state.pages = Pages(watched, settings)
+    app.state.sign_ins = SignIns(settings)
     return app
 
 

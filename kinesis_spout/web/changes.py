@@ -171,7 +171,10 @@ async def login(request: Request) -> Response:
         return await run_in_threadpool(pages.show, request, "login.html", problem=None, name="")
     fields = await form_of(request)
     name = fields.get("name", "").strip()[:100]
-    if not name or not settings.is_token(fields.get("token", "").strip()):
+    is_token = settings.is_token(fields.get("token", "").strip())
+    if not is_token:
+        request.app.state.sign_ins.refuse(request.scope, name)
+    if not (name and is_token):
         await asyncio.sleep(_SLOW_SECONDS)
         problem = "this is not the token of this server" if name else "say who you are: the audit names you"
         return await run_in_threadpool(
