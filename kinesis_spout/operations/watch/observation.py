@@ -25,7 +25,7 @@ from kinesis_spout.operations.watch.refreshed import Reading, Refreshed
 from kinesis_spout.operations.watch.sight import Sight, seen_shards
 from kinesis_spout.operations.world import StreamAccess, World
 from kinesis_spout.settings import SpoutConfig
-from shard_state import OperatorPause, SequenceNumber, Shard
+from shard_state import OperatorPause, Shard
 
 if TYPE_CHECKING:
     from kinesis_spout.operations.stored_progress import StoredProgress
@@ -67,8 +67,6 @@ class Observation:
         self._progress: StoredProgress | None = None
         self._stream: StreamAccess | None = None
         self._looked_at = time.monotonic()
-        self._moved: dict[str, tuple[SequenceNumber, float]] = {}
-        """Each shard's checkpoint, and since when it is that."""
         self._sight: tuple[object, Sight] | None = None
         """The last sight, and the readings that it was made of: all who look in a second share it."""
         self._listing = Refreshed(self._list, _STREAM_SECONDS)
@@ -108,7 +106,7 @@ class Observation:
             at=stored.at,
             group=stored.group,
             paused=stored.paused,
-            shards=seen_shards(stored.views, lags.value or {}, live, self._moved),
+            shards=seen_shards(stored.views, lags.value or {}, live, stored.at),
             live=live,
             lags_age_seconds=None if lags.value is None else self._lags.age(),
             problems=list(dict.fromkeys(problems)),
@@ -190,7 +188,7 @@ class Observation:
         group = group_view(progress)
         listed = self._listing.ask(0.0).value
         if listed is None:  # the stream does not answer: what is stored is all that is known of it
-            stored, _ = progress.read_shards()
+            stored, _, _ = progress.read_shards()
             listed = [
                 Shard(shard_id=shard_id, parents=(checkpoint and checkpoint.parents) or ())
                 for shard_id, checkpoint in stored.items()
@@ -198,23 +196,12 @@ class Observation:
             views = [replace(view, hash_range=None) for view in describe(listed, progress, group)]
         else:
             views = describe(listed, progress, group)
-        self._note_moves(views)
         return _Stored(
             at=self._world.time(),
             group=group,
             paused=progress.group.paused(),
             views=views,
         )
-
-    def _note_moves(self, views: Sequence[ShardView]) -> None:
-        now, before = time.monotonic(), self._moved
-        self._moved = {
-            view.shard_id: before[view.shard_id]
-            if view.shard_id in before and before[view.shard_id][0] == view.checkpoint.base
-            else (view.checkpoint.base, now)
-            for view in views
-            if view.checkpoint is not None
-        }
 
     def _read_lags(self) -> Mapping[str, ShardView]:
         views = self._look_at_store().views

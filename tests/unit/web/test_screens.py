@@ -50,8 +50,8 @@ def test_an_application_shows_its_shards_members_and_retries(world: PageWorld) -
         attempts=((SequenceNumber(int(start.sequence_number) + 5), 3),),
     )
     answer = world.browser().get(HOME)
-    assert re.search(rf"{FIRST} reading worker", answer.said)
-    assert re.search(rf"{SECOND} ready -", answer.said)
+    assert re.search(rf"{FIRST} reading cannot read .* worker", answer.said)
+    assert f"{SECOND} ready it has a backlog, and no member owns it -" in answer.said
     assert "worker leads sharing 1" in answer.said
     assert answer.text.count("<rect") >= 2
     assert re.search(rf"Being retried .* {FIRST} \d+ 3", answer.said)
@@ -284,3 +284,23 @@ def test_what_members_say_is_shown_and_a_member_that_does_not_answer_is_named(
     assert f"{FIRST} 12 3 KeyError" in answer.said
     topology = browser.get(f"{HOME}/topology")
     assert "<script>alert" not in answer.text + topology.text
+
+
+def test_a_shard_that_stands_still_comes_first_in_a_state_of_its_own_with_its_reason(
+    world: PageWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    process = world.member()
+    for shard_id in (FIRST, SECOND):
+        world.store(process, shard_id)
+    why = "has not moved for 9 s: 1 in flight"
+    says = LiveStatus(shards=(LiveShard(shard_id=SECOND, stalled=True, reason=why),))
+    monkeypatch.setattr(observation, "ask_members", lambda _members, _config: {"worker": says})
+    answer = world.browser().get(HOME)
+    assert f"To look at stalled {SECOND} {why}" in answer.said
+    assert "stalled 1 reading 1" in answer.said  # the legend
+    assert f"{SECOND} stalled {why} worker 0 - - - {FIRST} reading worker" in answer.said
+    strip = answer.text.partition("</svg>")[0]
+    assert f"{SECOND}: stalled, lag 0: {why}" in strip
+    heights = {css: float(h) for css, h in re.findall(r'class="s-(\w+)"[^>]* height="([\d.]+)"', strip)}
+    assert heights["stalled"] > heights["reading"]
+    assert f"{SECOND} stalled {why}" in world.browser().get(f"{HOME}/shards/{SECOND}").said
