@@ -420,6 +420,12 @@ class LettersView:
         return (each for each in self.letters if choice.takes(each.letter))
 
 
+def count_letters(world: World, config: SpoutConfig) -> int:
+    """Count the letters that are left; copies of one count once."""
+    with world.dead_letters(config) as sink:
+        return len({each.letter_id for each in sink.read()})
+
+
 def view_letters(world: World, config: SpoutConfig) -> LettersView:
     """Read all letters that are left; copies of one count once."""
     with world.dead_letters(config) as sink:

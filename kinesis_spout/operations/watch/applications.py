@@ -1,61 +1,37 @@
-"""The applications of a ZooKeeper, each on one stream."""
+"""The applications of a ZooKeeper, each on one stream, as a list shows them."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from kinesis_spout.model.errors import StoreError
-from kinesis_spout.operations.stored_progress import StoredProgress
-from kinesis_spout.operations.world import World
-from kinesis_spout.settings import SpoutConfig
+from kinesis_spout.operations.shards import ShardState
+from kinesis_spout.operations.watch.sight import Sight
 
 UNNAMED: Final = "unnamed"
 """Stands for an application or a stream in the settings of what looks at all of them."""
-
-_DESCRIBED: Final = 100
-"""The most applications that are looked at one by one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ApplicationView:
     app: str
     stream: str
-    members: int | None = None
-    shards: int | None = None
-    owned: int | None = None
-    paused_everything: bool = False
-    paused_shards: int = 0
-    pauses: int = 0
-    """Members that have paused, because practically every record fails."""
+    sight: Sight | None = None
+    """None if it was not looked at, or cannot be read."""
+    letters: int | None = None
+    """The number of its dead letters; None if it is not known."""
     problem: str | None = None
 
+    @property
+    def worst(self) -> tuple[ShardState, int] | None:
+        """The most urgent state of its shards, and how many are in it; None if none is known."""
+        return next(iter(self.sight.states.items()), None) if self.sight else None
 
-def view_applications(world: World, config: SpoutConfig) -> Sequence[ApplicationView]:
-    """List those that have begun, with how they are; of many, only the first are looked at."""
-    with world.progress(config) as progress:
-        begun = [each for each in progress.applications() if _is_wanted(each, config)]
-        views = [_view(progress, *each) for each in begun[:_DESCRIBED]]
-    return [*views, *(ApplicationView(app=app, stream=stream) for app, stream in begun[_DESCRIBED:])]
-
-
-def _is_wanted(each: tuple[str, str], config: SpoutConfig) -> bool:
-    names = ((each[0], config.app), (each[1], config.stream_name))
-    return all(wanted in (UNNAMED, name) for name, wanted in names)
-
-
-def _view(progress: StoredProgress, app: str, stream: str) -> ApplicationView:
-    try:
-        place = progress.other(app, stream)
-        paused = place.group.paused()
-        return ApplicationView(
-            app=app,
-            stream=stream,
-            members=len(place.coordinator.members()),
-            shards=len(place.store.shard_ids()),
-            owned=len(place.store.owners()),
-            paused_everything=paused.everything,
-            paused_shards=len(paused.shards),
-            pauses=len(place.coordinator.pauses()),
+    @property
+    def urgency(self) -> tuple[bool, bool, int, float]:
+        """Sorts a list: first what cannot be read, then the worst states, last what was not looked at."""
+        worst = self.worst
+        return (
+            self.problem is None,
+            self.sight is None,
+            worst[0].urgency if worst else len(ShardState),
+            -((self.sight and self.sight.lag_millis) or 0.0),
         )
-    except StoreError as error:
-        return ApplicationView(app=app, stream=stream, problem=str(error))
