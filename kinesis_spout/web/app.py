@@ -55,7 +55,7 @@ _OF = "/a/{app}/{stream}"
 
 
 def build(world: World, config: SpoutConfig, settings: PageSettings) -> Starlette:
-    """The page of the applications that ``config`` names; see ``operations.watch.applications.UNNAMED``."""
+    """The page of the applications that ``config`` names; see ``operations.world.UNNAMED``."""
     watched = Watched(world, config)
 
     @asynccontextmanager

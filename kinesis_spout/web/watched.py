@@ -3,16 +3,18 @@
 import threading
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from typing import Final
 
 from kinesis_spout.model.errors import KinesisSpoutError
 from kinesis_spout.operations.errors import NotFound
-from kinesis_spout.operations.watch.applications import UNNAMED, ApplicationView
+from kinesis_spout.operations.shards import ShardState
 from kinesis_spout.operations.watch.observation import Observation
 from kinesis_spout.operations.watch.redrives import Redrives
 from kinesis_spout.operations.watch.refreshed import Refreshed
 from kinesis_spout.operations.watch.shared_session import SharedSession
-from kinesis_spout.operations.world import World, config_of
+from kinesis_spout.operations.watch.sight import Sight
+from kinesis_spout.operations.world import UNNAMED, World, config_of
 from kinesis_spout.settings import SpoutConfig
 
 _LIST_SECONDS: Final = 2.0
@@ -22,6 +24,33 @@ _COUNT_PATIENCE_SECONDS: Final = 1.0
 _MOST_VISITED: Final = 100
 """The most applications that are looked at for the list."""
 _VISITORS: Final = 8
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ApplicationView:
+    app: str
+    stream: str
+    sight: Sight | None = None
+    """None if it was not looked at, or cannot be read."""
+    letters: int | None = None
+    """The number of its dead letters; None if it is not known."""
+    problem: str | None = None
+
+    @property
+    def worst(self) -> tuple[ShardState, int] | None:
+        """The most urgent state of its shards, and how many are in it; None if none is known."""
+        return next(iter(self.sight.states.items()), None) if self.sight else None
+
+    @property
+    def urgency(self) -> tuple[bool, bool, int, float]:
+        """Sorts a list: first what cannot be read, then the worst states, last what was not looked at."""
+        worst = self.worst
+        return (
+            self.problem is None,
+            self.sight is None,
+            worst[0].urgency if worst else len(ShardState),
+            -((self.sight and self.sight.lag_millis) or 0.0),
+        )
 
 
 class Watched:

@@ -9,10 +9,11 @@ import pytest
 from kinesis_spout.operations.group import GroupView
 from kinesis_spout.operations.shards import ShardState, ShardView
 from kinesis_spout.operations.watch import observation
-from kinesis_spout.operations.watch.applications import UNNAMED, ApplicationView
 from kinesis_spout.operations.watch.live_status import LiveComponent, LiveRetry, LiveShard, LiveStatus
 from kinesis_spout.operations.watch.sight import ShardSight, Sight
+from kinesis_spout.operations.world import UNNAMED
 from kinesis_spout.testing import InMemoryZooKeeper
+from kinesis_spout.web.watched import ApplicationView
 from shard_state import Assignment, OperatorPause, SequenceNumber
 from tests.support.waiting import wait_until
 from tests.unit.web.page_world import FIRST, HOME, SECOND, PageWorld

@@ -5,8 +5,8 @@ import threading
 import pytest
 
 from kinesis_spout.operations.watch import observation, shared_session
-from kinesis_spout.operations.watch.applications import UNNAMED
 from kinesis_spout.operations.watch.observation import Observation
+from kinesis_spout.operations.world import UNNAMED
 from tests.support.waiting import wait_until
 from tests.unit.web.page_world import HOME, PageWorld
 
