@@ -149,8 +149,6 @@ def each_record(
     """
     if unknown := sorted(settings.keys() - set(_SETTINGS)):
         raise InvalidConfig(f"each_record: expected settings among {', '.join(_SETTINGS)}, got {unknown[0]}")
-    if not callable(handler):
-        raise InvalidConfig(f"handler: expected a callable, got {handler!r}")
     if settings.get("dead_letters") is None:
         raise InvalidConfig("dead_letters: expected a directory or a URL, got none")
     if max_failed_bytes_per_task <= 0:
