@@ -266,6 +266,21 @@ def test_what_could_not_be_put_in_time_is_a_dead_letter_and_leaves_the_spool() -
     assert content == {}
 
 
+def test_dead_letters_are_warned_of_once_a_second(caplog: pytest.LogCaptureFixture) -> None:
+    kinesis = WritableKinesis(s=1)
+    kinesis.refuses = lambda *_: THROTTLED
+    producer = stepped(kinesis, dead_letters=InMemoryDeadLetterSink(), delivery_timeout_seconds=1.0)
+    for _ in range(5):
+        put(producer, 2)
+        producer.clock.advance(0.1)
+    producer.flush()
+    producer.close()
+    said = [each for each in caplog.messages if each.startswith("dead-lettered")]
+    assert said[0].endswith(" since the start of the producer of s")
+    assert sum(int(each.split()[1]) for each in said) == 10
+    assert len(said) <= 2
+
+
 def test_without_dead_letters_what_failed_for_its_time_stays_in_the_spool_for_the_next_producer() -> None:
     kinesis, content = WritableKinesis(s=1), dict[int, Entry]()
     kinesis.refuses = lambda *_: THROTTLED
