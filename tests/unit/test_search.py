@@ -1,7 +1,7 @@
 """A search for a symptom finds its page: what a reader types is in the page that answers, best in a heading.
 
-The site's search ranks the words of a heading far above those of a text, and finds a word by its beginning. So pages
-are ranked here by how many of the typed words one heading has, then one section.
+The site's search ranks the words of a heading far above those of a text, and finds a word by its beginning. So
+pages are ranked here by how many of the typed words one heading has, then its section.
 """
 
 import re
@@ -13,7 +13,7 @@ import pytest
 DOCS = Path(__file__).parents[2] / "docs"
 SEPARATOR = re.compile(r"[\s\-,:;!?=\[\]()\"'`/|*]+|\.(?!\d)")
 """Much like that of mkdocs.yml."""
-LITTLE_WORDS = {"", "a", "be", "by", "did", "does", "for", "in", "is", "not", "of", "on", "or", "the", "to", "was"}
+LITTLE_WORDS = {*" a be by did does for in is not of on or the to was".split(" ")}
 PAGES = [
     ("Python worker failed to connect back", "reference/errors"),
     ("Python worker exited unexpectedly (crashed)", "reference/errors"),
@@ -107,7 +107,7 @@ def sections() -> list[tuple[str, str, str]]:
     found = []
     for page in sorted(DOCS.rglob("*.md")):
         text = re.sub(r"\{ #\w+ \}|\]\([^)]*\)", " ", page.read_text())
-        text = re.sub(r"^ *```.*?^ *```", lambda block: block[0].replace("\n#", "\n"), text, flags=re.M | re.S)
+        text = re.sub(r"(?ms)^ *```.*?^ *```", lambda block: block[0].replace("\n#", "\n"), text)
         for section in re.split(r"^(?=#+ )", text, flags=re.MULTILINE):
             name = str(page.relative_to(DOCS).with_suffix(""))
             found.append((name, words_of(section.partition("\n")[0]), words_of(section)))

@@ -332,10 +332,9 @@ def test_every_command_does_what_its_page_says(readers_shell: ReadersShell) -> N
     ]
 
     def runs(beginning: str) -> Program:
-        lines = [line for line in typed if line.startswith(beginning)]  # several pages may begin with one command
-        typed[:] = [line for line in typed if line not in lines]
-        [command] = {tuple(shlex.split(line, comments=True)) for line in lines}
-        return readers_shell.runs(*command)
+        [line] = [line for line in typed if line.startswith(beginning)]
+        typed.remove(line)
+        return readers_shell.runs(*shlex.split(line, comments=True))
 
     handler = next(each for each in documents.python_examples() if BY_RECORD in each.text)
     (readers_shell.folder / "my_module.py").write_text(handler.functions)
