@@ -13,7 +13,7 @@ import pytest
 DOCS = Path(__file__).parents[2] / "docs"
 SEPARATOR = re.compile(r"[\s\-,:;!?=\[\]()\"'`/|*]+|\.(?!\d)")
 """Much like that of mkdocs.yml."""
-LITTLE_WORDS = {*" a be by did does for in is not of on or the to was".split(" ")}
+LITTLE_WORDS = set("a be by did does for in is not of on or the to was".split()) | {""}
 PAGES = [
     ("Python worker failed to connect back", "reference/errors"),
     ("Python worker exited unexpectedly (crashed)", "reference/errors"),
