@@ -13,7 +13,7 @@ import pytest
 DOCS = Path(__file__).parents[2] / "docs"
 SEPARATOR = re.compile(r"[\s\-,:;!?=\[\]()\"'`/|*]+|\.(?!\d)")
 """Much like that of mkdocs.yml."""
-LITTLE_WORDS = set("a be by did does for in is not of on or the to was".split()) | {""}
+LITTLE_WORD = re.compile("(a|be|by|did|does|for|in|is|not|of|on|or|the|to|was)?")
 PAGES = [
     ("Python worker failed to connect back", "reference/errors"),
     ("Python worker exited unexpectedly (crashed)", "reference/errors"),
@@ -115,7 +115,7 @@ def sections() -> list[tuple[str, str, str]]:
 
 
 def typed_words(query: str) -> set[str]:
-    return {f"\n{word}" for word in SEPARATOR.split(query.lower()) if word not in LITTLE_WORDS}
+    return {f"\n{word}" for word in SEPARATOR.split(query.lower()) if not LITTLE_WORD.fullmatch(word)}
 
 
 def rank(query: str, page: str) -> tuple[int, int]:
