@@ -17,7 +17,7 @@ from enum import Enum
 from typing import Final, Protocol, Unpack
 
 from kinesis_spout.model.clock import Clock, SystemClock
-from kinesis_spout.model.errors import StoreUnavailable
+from kinesis_spout.model.errors import StoreUnavailable, refuse_other_kind
 from kinesis_spout.ports import Elected, Election
 from kinesis_spout.ports.leadership import Term
 from kinesis_spout.processes.stop_signals import stop_signals
@@ -83,6 +83,10 @@ class LeaderCareer:
         last_unit_seconds: float = 0.0,
         clock: Clock | None = None,
     ) -> None:
+        refuse_other_kind("leader", "a Leader", leader, "inaugurate", "execute", "hand_over")
+        refuse_other_kind(
+            "election", "an Election, as stand_for(name) opens it", election, "campaign", "confirm"
+        )
         self._leader = leader
         self._election = election
         self._idle_seconds = idle_seconds
