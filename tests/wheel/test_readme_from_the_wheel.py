@@ -93,6 +93,12 @@ def pays_each_once(shell: ReadersShell, example: Block) -> None:
         assert "paid before" not in program.ends(exit_code=None)
 
 
+def reads_to_the_end(shell: ReadersShell, example: Block) -> None:
+    with shell.runs_example(example.text) as program:
+        shown = program.ends()
+    assert all(order in shown for order in ORDERS)
+
+
 def shows_batches(shell: ReadersShell, example: Block) -> None:
     with shell.runs_example(example.text) as program:
         program.shows("|  12.5|").shows("|  -3.0|").shows("|  NULL|")
@@ -207,6 +213,7 @@ def updates_its_cache(shell: ReadersShell, example: Block) -> None:
 EXPECTED: dict[str, Callable[[ReadersShell, Block], None]] = {
     BY_RECORD: charges_by_record,
     "async def notify(record)": tells_each,
+    'until="latest"': reads_to_the_end,
     "def log_events(record)": is_quiet,
     "spout.foreach_batch(": loads_into_parquet,
     "spout.open()": audits,
@@ -342,12 +349,14 @@ def test_every_command_does_what_its_page_says(readers_shell: ReadersShell) -> N
 
     with runs("kinesis-spout shards") as program:
         assert program.ends().count("ready") == 2
-    with runs("kinesis-spout resume") as program:
-        assert "no consumer has paused" in program.ends()
-    with runs("kinesis-spout checkpoints show") as program:
-        assert "billing on orders; members: none" in program.ends()
-    with runs("kinesis-spout dead-letters list") as program:
-        assert "negative amount" in program.ends()
+    for command, shown in (
+        ("resume", "no consumer has paused"),
+        ("checkpoints show", "billing on orders; members: none"),
+        ("dead-letters list", "negative amount"),
+        ("dead-letters dismiss", "letters dismissed: 0"),
+    ):
+        with runs(f"kinesis-spout {command}") as program:
+            assert shown in program.ends()
     with runs("kinesis-spout dead-letters redrive") as program:
         program.shows("1 letters (1 rejected) back on their stream?").type("y\n")
         assert "records back on their stream: 1" in program.ends()
