@@ -45,7 +45,7 @@ class KeyValueState(Protocol):
     Values are pickled when the micro-batch ends. A value that cannot be pickled, or not be unpickled, fails
     the tuple that left it, even if that was acked.
 
-    What is put is kept with the checkpoints of the records that it came from, in one transaction, or not at
+    A put value is stored in one transaction with the checkpoints of the records that it came from, or not at
     all. A key is the values of the fields that the bolt's tuples are grouped by: one value, or a tuple of
     several; any other key could belong to another task, and is refused.
     """
@@ -107,8 +107,9 @@ class OutputCollector(Protocol):
 
         Args:
             values: a list or tuple with as many as the stream has fields. A list can be used again
-                afterwards. What is in it must not be changed: it can still be on its way. Behind an exchange
-                every value must be one that can be pickled and unpickled; otherwise the tuple's trees fail.
+                afterwards. Do not change the values afterwards: they can still be on their way. Behind an
+                exchange every value must be one that can be pickled and unpickled; otherwise the tuple's
+                trees fail.
             anchors: the tuples that it came from, neither acked nor failed yet. It becomes part of their
                 trees: when it fails, or is not done in time, so do they. Without anchors no tree waits for
                 it, and no spout retries it, but on a tick of a ``StatefulBolt``: see there.

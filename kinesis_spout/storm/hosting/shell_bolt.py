@@ -217,9 +217,9 @@ class ShellBolt(Bolt):
     tuples where they are, such as ``shuffle_grouping``, a task has a process on each machine.
 
     A process that dies, stays silent for the time-out while it owes an answer, or breaks the protocol is
-    started again with back-off. Of the tuples that it had the one to blame fails, with the end of its
-    standard error as the reason; the others are given to the new process, one at a time.
-    A stray line on its standard output is put aside and counted.
+    started again with back-off. The tuple to blame fails, with the end of its standard error as the reason;
+    the others are given to the new process, one at a time. A stray line on its standard output is put aside
+    and counted.
 
     Args:
         command: program and arguments, such as ``["python3", "split.py"]``.

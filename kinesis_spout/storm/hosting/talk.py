@@ -59,7 +59,7 @@ class ShellComponent:
     """The longest time for the hand-shake, and for its silence."""
     conf: dict[str, Any]
     context: dict[str, Any]
-    """These two are what it is told in the hand-shake."""
+    """These two are sent to it in the hand-shake."""
     reports: ComponentReports
     clock: Clock
 
@@ -108,7 +108,7 @@ class Talk:
         return self._state
 
     def shake_hands(self) -> None:
-        """Shake hands with a fresh child. What it says right behind its answer is for ``hear``.
+        """Shake hands with a fresh child. Messages right behind its answer are for ``hear``.
 
         ChildFailed: no answer in time, or another one.
         """

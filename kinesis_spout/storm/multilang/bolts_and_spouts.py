@@ -40,7 +40,7 @@ class Bolt(Component):
 
     @abstractmethod
     def process(self, tup: TupleIn) -> None:
-        """Process a tuple. What it raises is reported, and fails the tuple unless that is acked or failed."""
+        """Process a tuple. An error is reported, and fails the tuple unless that is acked or failed."""
 
     def tick(self) -> None:
         """Take note that ``topology.tick.tuple.freq.secs`` have passed. The tick itself is acked."""

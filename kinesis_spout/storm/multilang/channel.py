@@ -1,8 +1,8 @@
 """A component's end of the pipes to its host: the standard input and output of its process.
 
-Only the protocol has them. What user code, its libraries and its child processes print goes to standard
-error, and what they read is empty: neither can damage a message. That holds below Python too, because the
-file descriptors are replaced.
+Only the protocol has them. Output of user code, its libraries and its child processes goes to standard error,
+and their input is empty: neither can damage a message. That holds below Python too, because the file
+descriptors are replaced.
 """
 
 import os

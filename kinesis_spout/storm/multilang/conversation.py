@@ -104,5 +104,5 @@ _EVENTS: Final[dict[type, TalkEvent]] = {
 
 
 def said(message: Message) -> TalkEvent:
-    """The event of a component's message. What only hosts send is NONSENSE."""
+    """The event of a component's message. Messages that only hosts send are NONSENSE."""
     return _EVENTS.get(type(message), _E.NONSENSE)

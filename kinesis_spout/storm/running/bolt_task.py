@@ -140,7 +140,7 @@ class BoltTask:
     def _with_state(self, send: Send, state: PartitionState, results: TaskResults) -> Send:
         """Report which roots change the state. Undo at once what a tuple that failed at once has changed.
 
-        A careful run does that itself, for whole trees. What a tuple leaves to emit is emitted behind it.
+        A careful run does that itself, for whole trees. Tuples that it leaves to emit are emitted behind it.
         """
         collector, log, ends, touch = self.collector, state.log, self._trees.ends, self._trees.touched.add
         tells, is_careful = self._tells_touched, state.kept is not None

@@ -260,7 +260,7 @@ def with_failed(
 ) -> WorkResult:
     """Enter failed trees into the result of their slice; cut it where more failed than can be kept.
 
-    What follows a cut comes again. ``expired_at``: the indexes of the result's expired records.
+    Records behind a cut come again. ``expired_at``: the indexes of the result's expired records.
     """
     failures = list(result.outcome.failures)
     unfinished = list(result.unfinished)

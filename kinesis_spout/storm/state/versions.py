@@ -68,10 +68,10 @@ def _gathered(
 def collect_garbage(files: StateFiles, kept: Iterable[StateManifest], *, modified_before: float) -> int:
     """Delete what none of the ``kept`` manifests names, in their own state's folder; give the number of files.
 
-    What cannot be deleted is logged, and tried again the next time: it costs room and nothing else. ``kept``
-    is what is committed, what is about to be, and what is in force. ``modified_before``, in seconds since the
-    epoch, must be well before the beginning of a commit that succeeded, and after which ``kept`` was taken: a
-    process that took the state over since then wrote later.
+    A file that cannot be deleted is logged, and tried again the next time: it costs room and nothing else.
+    ``kept`` is what is committed, what is about to be, and what is in force. ``modified_before``, in seconds
+    since the epoch, must be well before the beginning of a commit that succeeded, and after which ``kept``
+    was taken: a process that took the state over since then wrote later.
     """
     manifests = tuple(kept)
     named = frozenset[str]().union(*(manifest.paths() for manifest in manifests))
