@@ -81,7 +81,7 @@ def blocking_parents(
 def parents_first(shards: Iterable[Shard]) -> list[Shard]:
     """Order shards so that each comes after those of its parents that are among them, else by id.
 
-    Where shards are each other's ancestors, which no stream has, some of them come before a parent.
+    If shards are each other's ancestors, which no stream has, some of them come before a parent.
     """
     by_id = {shard.shard_id: shard for shard in sorted(shards, key=lambda shard: shard.shard_id)}
     begun: set[str] = set()
@@ -116,7 +116,7 @@ class Lineage:
         """Stored shards of which nobody has said the parents."""
 
     def learn(self, listed: Iterable[Shard], stored: Mapping[str, Checkpoint]) -> None:
-        """Take in what the stream lists and what the store holds. Of what both say the list counts.
+        """Take in the list of the stream and the stored checkpoints. The list wins where they differ.
 
         Raises:
             InvalidLineage: a shard is its own ancestor. All of them would wait for each other for ever.

@@ -1,10 +1,10 @@
 """Dead letters: which there are, and how they are put back on their streams, to be delivered again.
 
 Letters are put first and marked after, batch by batch. So a crash in between puts a batch twice (at least
-once, as everywhere), and none is marked that was not put. Of the redrives that read one place, one runs at a
-time: it holds the place in ZooKeeper, and asks before each batch whether it still does. A record that was put
-back is a new record: it has a new sequence number, and its attempts start from nothing. It keeps its partition
-key and explicit hash key where Kinesis accepts them.
+once, as everywhere), and none is marked that was not put. One redrive of a place runs at a time: it holds the
+place in ZooKeeper, and asks before each batch whether it still does. A record that was put back is a new
+record: it has a new sequence number, and its attempts start from nothing. It keeps its partition key and
+explicit hash key where Kinesis accepts them.
 """
 
 import re

@@ -1,7 +1,7 @@
 """Runs a handler over records, as ``foreach_record`` would, without Spark, threads or waiting.
 
-What delivers, retries, gives up and commits is the spout itself, stepped by a ``ManualClock``: none of its rules
-is written here again.
+The spout itself delivers, retries, gives up and commits, stepped by a ``ManualClock``: none of its rules is
+written here again.
 """
 
 from collections.abc import Callable, Iterable, Sequence

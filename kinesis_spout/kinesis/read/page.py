@@ -19,7 +19,7 @@ from kinesis_spout.ports import Page
 from shard_state import Position, SequenceNumber, Shard
 
 Body = bytes | bytearray | memoryview
-"""The body of a reply. What is decoded from it shares no memory with it."""
+"""The body of a reply. Decoded values share no memory with it."""
 
 
 Millis = Annotated[int, msgspec.Meta(le=10**12)]

@@ -163,7 +163,7 @@ class DeliveryGrants:
         self._end(plan, 0)
 
     def ended(self, plans: Sequence[SlicePlan], results: Sequence[WorkResult] = ()) -> None:
-        """A batch has ended. What is not known of it counts as delivered."""
+        """A batch has ended. Records of unknown outcome count as delivered."""
         if not self._of:
             return
         for result in results:

@@ -1,8 +1,8 @@
 """The members of an application, its leader, and the assignment that the leader writes.
 
-What was read is kept until ZooKeeper reports a change, so that a group at rest costs no requests. The leader
-is elected as in ``zookeeper_election``. The transaction that writes the assignment checks the node of its
-term, so that only the leader's is ever written.
+Nodes that were read are kept until ZooKeeper reports a change, so that a group at rest costs no requests. The
+leader is elected as in ``zookeeper_election``. The transaction that writes the assignment checks the node of
+its term, so that only the leader's is ever written.
 """
 
 import threading

@@ -1,9 +1,9 @@
 """One shard's subscription, for its reader and the I/O thread: the events that came, the place after them.
 
-A subscription lasts at most 5 minutes, and its connections can break. What lasts is the *place*: the
-continuation number of the last complete event. Every connection begins after it, and a partial event of a
-broken connection is dropped. So nothing is lost and nothing comes twice; if a server begins too early,
-records that came before are left out.
+A subscription lasts at most 5 minutes, and its connections can break. The *place* lasts: the continuation
+number of the last complete event. Every connection begins after it, and a partial event of a broken
+connection is dropped. So nothing is lost and nothing comes twice; if a server begins too early, records that
+came before are left out.
 
 Events wait in a queue that is bounded in bytes. While it is full the socket is not read, and Kinesis stops
 sending; a connection that does not survive the pause is replaced when there is room again.
