@@ -176,7 +176,7 @@ class TopologyBuilder:
             conf: of this component, over the topology's.
 
         Returns:
-            What declares where its tuples come from.
+            Declares the sources of its tuples.
 
         Raises:
             InvalidConfig: the id is taken, this is no bolt, a method of it is a generator function or an

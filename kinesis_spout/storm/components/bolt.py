@@ -46,12 +46,12 @@ class Bolt(ABC):
     """
 
     tick_seconds: float | None = None
-    """If set, ``execute`` gets a tick tuple (``tup.is_tick``) every this many seconds: at the end of the first
-    micro-batch that begins after them, and while nothing comes at the end of one without tuples that is run for
-    it. With 0 a tick comes at the end of every micro-batch. It is read when the bolt is set."""
+    """If set, ``execute`` gets a tick tuple (``tup.is_tick``) every this many seconds, at the end of the next
+    micro-batch; if no record comes, one without tuples runs for it. With 0 a tick comes at the end of every
+    micro-batch. It is read when the bolt is set."""
     is_sticky: ClassVar[bool] = False
-    """True if each of its tasks has something on one machine that it must come back to, as the process of a
-    ``ShellBolt``. Leave it in your own bolts."""
+    """True if each of its tasks must come back to one machine, as to the process of a ``ShellBolt``. Leave it
+    in your own bolts."""
     collector: OutputCollector
 
     def declare_output_fields(self) -> OutputFields:
@@ -141,7 +141,7 @@ class BatchBolt(Bolt):
             self.flush()
 
     def execute_all(self, tuples: Sequence[Tuple]) -> None:
-        """Take tuples that came together, in place of ``execute``: unless that or ``flush`` is your own."""
+        """Take several tuples at once, in place of ``execute``, unless that or ``flush`` is your own."""
         waiting = [*self._batch, *tuples]
         while len(waiting) >= self.max_batch:
             self._batch, waiting = waiting[: self.max_batch], waiting[self.max_batch :]
@@ -200,7 +200,7 @@ class CombinerBolt(Bolt):
         key: the fields of its input by which tuples are combined; their values must be hashable.
         result: the name of the field that follows them in what it emits.
         value: the field that is combined; None: each tuple counts 1.
-        combine: combines two values, in any order and in any groups. Pickled; what it raises fails the tuple at
+        combine: combines two values, in any order and in any groups. Pickled; an error fails the tuple at
             hand. It must not change its arguments.
 
     Raises:

@@ -29,14 +29,14 @@ class TaskContext:
     sources: Mapping[str, Mapping[str, tuple[str, ...]]] = field(default_factory=dict)
     """The fields of each stream that it subscribes to, by component."""
     groupings: Mapping[tuple[str, str, str], tuple[str, tuple[str, ...]]] = field(default_factory=dict)
-    """Its groupings, and those of its subscribers: the name of each, such as "fields", and its fields. By
-    the component that emits, its stream, and the component that subscribes."""
+    """Its groupings, and those of its subscribers: the name of each, such as "fields", and its fields. The key
+    is the component that emits, its stream, and the component that subscribes."""
     processing_time: Callable[[], float] = time.time
     """When the micro-batch at hand began, in seconds since the epoch. One clock for all tasks; it never runs
-    backwards. In ``run_local`` and ``local`` what their clock says, if they are given one."""
+    backwards. ``run_local`` and ``local`` take it from their ``clock``, if given."""
     read_to: Callable[[], float] = time.time
-    """In processing time: what was put onto the stream before then is in the micro-batch at hand, or was in one
-    before. Behind, and at rest, while records wait: in a backlog, or while nothing can be read or delivered."""
+    """The processing time up to which every record of the stream is in this micro-batch or was in an earlier one.
+    It stands still while records wait: in a backlog, or while nothing can be read or delivered."""
 
 
 class KeyValueState(Protocol):
@@ -51,7 +51,7 @@ class KeyValueState(Protocol):
     """
 
     def get(self, key: Any, default: Any = None) -> Any:
-        """Give the value of a key. Change it by ``put``, never in place: that would not be kept."""
+        """Give the value of a key. Change it by ``put``, never in place, which may not be kept."""
         ...
 
     def put(self, key: Any, value: Any) -> None:

@@ -172,7 +172,7 @@ class Tuple(msgspec.Struct, eq=False, gc=False):
 
     @property
     def stream(self) -> str:
-        """On which of that component's streams."""
+        """The stream of that component."""
         return self.source.stream
 
     @property

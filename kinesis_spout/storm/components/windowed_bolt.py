@@ -94,7 +94,7 @@ class WindowedBolt(StatefulBolt):
     def late(self, tup: Tuple) -> None:
         """Handle a tuple all of whose windows were executed before it came. It is acked for you, too.
 
-        That happens only where ``time_of`` is overridden: in processing time no tuple is late.
+        That happens only if ``time_of`` is overridden: in processing time no tuple is late.
         Unless overridden its record is given up, and goes to the dead letters.
         """
         raise Reject(

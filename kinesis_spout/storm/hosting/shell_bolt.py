@@ -211,7 +211,7 @@ class ShellBolt(Bolt):
     """Storm's class of this name: runs a command that speaks the multilang protocol, and hands it the tuples.
 
     Every task has its own process and keeps it from micro-batch to micro-batch, also when Spark takes another
-    Python worker, or another machine: what the component remembers of its keys is there. On Spark the
+    Python worker, or another machine, so the component keeps its memory of its keys. On Spark the
     processes belong to one host process on each machine; they end with the application. When the machine is
     lost, or the process dies, the task begins with a new process, as in Storm. After a grouping that leaves
     tuples where they are, such as ``shuffle_grouping``, a task has a process on each machine.

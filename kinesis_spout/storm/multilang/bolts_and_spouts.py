@@ -145,7 +145,7 @@ class BasicBolt(Bolt):
 
 
 class Spout(Component):
-    """A spout. The host calls one method at a time; what a method raises is reported, and the spout continues."""
+    """A spout. The host calls one method at a time; an error is reported, and the spout continues."""
 
     @abstractmethod
     def next_tuple(self) -> None:

@@ -29,8 +29,8 @@ class InMemoryOffice:
     """The state that the candidates share. Mutable, thread-safe.
 
     Args:
-        session_timeout_seconds: as the candidates see it; nothing here expires by itself. clock: the
-        candidates'.
+        session_timeout_seconds: as the candidates see it; nothing here expires by itself.
+        clock: the candidates'.
     """
 
     def __init__(self, *, session_timeout_seconds: float = 6.0, clock: Clock | None = None) -> None:

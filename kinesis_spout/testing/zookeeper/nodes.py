@@ -138,7 +138,7 @@ class InMemoryNodes:
             self.forget()
 
     def forget(self) -> None:
-        """Remove everything that is stored; what living processes have is theirs to remove."""
+        """Remove everything that is stored; living processes remove their own nodes."""
         self.begun, self.deployments = None, ()
         self.shards.clear()
         self.attached.clear()
