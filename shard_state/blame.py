@@ -260,7 +260,7 @@ class Blame:
         self.fresh_first = False
         """While they are: whether the next one is of a record that never failed, if there is one."""
 
-    # What deliveries came to
+    # Outcomes of deliveries
 
     def passed_first(self, now: float, count: int = 1) -> None:
         """Note that ``count`` records were handled by their first delivery."""
@@ -321,7 +321,7 @@ class Blame:
             *(old + remembered * new for old, new in zip(self._recent, counts, strict=True))
         )
 
-    # What follows for a record
+    # Verdicts on a record
 
     def weigh(self, history: History | None, attempt: int, now: float) -> tuple[bool, History]:
         """Decide upon a record that failed, after that was noted.

@@ -93,7 +93,7 @@ def parents_first(shards: Iterable[Shard]) -> list[Shard]:
         while pending:
             shard = pending[-1]
             begun.add(shard.shard_id)
-            # What is begun and not ordered waits below on the stack, for this very shard.
+            # A shard begun and not ordered waits below on the stack, for this very shard.
             missing = [by_id[parent] for parent in shard.parents if parent in by_id and parent not in begun]
             if missing:
                 pending.extend(reversed(missing))
@@ -201,7 +201,7 @@ class KnownShards:
     def listed(self, shards: Iterable[Shard], stored: Mapping[str, Checkpoint]) -> None:
         self._lineage.learn(shards, stored)
         for shard_id, checkpoint in stored.items():
-            # Of an owned shard only a commit of ours, or the loss of it, says that it is over.
+            # Only a commit of ours, or the loss of an owned shard, says that it is over.
             if checkpoint.is_shard_end and shard_id not in self._owned:
                 self._over.add(shard_id)
 

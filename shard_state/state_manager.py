@@ -116,7 +116,7 @@ class StateManager:
         """Grows when the shell has to decide anew what it may hand out: a shard came or went, its records are held
         back, or one of them failed. A plain attribute: it is looked at for each record."""
 
-    # Which shards there are
+    # The shards
 
     def listed(self, shards: Iterable[Shard], stored: Mapping[str, Checkpoint]) -> None:
         """Take in what the stream lists and what the store holds. Both may lag behind the truth.

@@ -92,7 +92,7 @@ class SteppedSpout(RecordSpout):
     def _next_of(self, consumer: "_SteppedConsumer") -> float:
         with consumer.lock:
             retry_at = consumer.manager.next_due()
-            # What is unread waits with the rest while deliveries are slow.
+            # Unread records wait with the rest while deliveries are slow.
             to_read = not consumer.manager.blame.is_slowed and not self._is_read_up(consumer)
         moments = [inf if retry_at is None else retry_at]
         if consumer.letters or to_read:

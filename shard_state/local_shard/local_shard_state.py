@@ -254,7 +254,7 @@ class LocalShardState:
         self.tracker.emitted(sequence, attempts=delivered + 1)
         self.start_deadline(sequence, now)
         if failed_before:
-            # What had to wait behind it before the restart has to wait now.
+            # Records that had to wait behind it before the restart have to wait now.
             self.retries.block(sequence, partition_key)
         if failed_before or self._guarantee is not Guarantee.AT_LEAST_ONCE:
             self.revision += 1

@@ -147,7 +147,7 @@ class ShardSlices:
         limit, deliveries = self._limits.records, None
         max_failures, room = self.state.max_failures, self.state.room
         if slowed:
-            # What was finished before the restart is passed over, however much that is.
+            # Records finished before the restart are passed over, however many they are.
             deliveries = int(min(most, room))
             limit = limit if tracker.restored_holes else deliveries
             room = deliveries

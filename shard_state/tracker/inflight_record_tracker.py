@@ -70,7 +70,7 @@ class InflightRecordTracker:
         self.restored: Restored | None = Restored(checkpoint) or None
         """The stored map; None when it says nothing more of the next record."""
 
-    # What is known
+    # Queries
 
     @property
     def last_emitted(self) -> SequenceNumber:

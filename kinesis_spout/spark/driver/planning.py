@@ -102,7 +102,7 @@ class BatchPlanner:
         retries_due = self._manager.next_due()
         if retries_due is not None and retries_due > now:
             waits.append(retries_due + self._settings.gather_seconds)
-        # What is due already and did not start waits for something else, which wakes the engine.
+        # A slice that is due and did not start waits for something else, which wakes the engine.
         return min((at for at in waits if at > now), default=now + LONGEST_TURN_SECONDS)
 
     def due_at(self, *, while_running: bool) -> float:

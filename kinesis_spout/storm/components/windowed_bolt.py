@@ -105,7 +105,7 @@ class WindowedBolt(StatefulBolt):
         """Emit a tuple: in ``late`` anchored to the late one, in ``execute_window`` kept until it is done."""
         self.collector.emit(values, self._given, stream)
 
-    # What the topology calls
+    # Called by the topology
 
     def prepare(self, conf: Mapping[str, Any], context: TaskContext, collector: OutputCollector) -> None:
         super().prepare(conf, context, collector)

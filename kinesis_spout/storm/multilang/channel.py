@@ -71,7 +71,7 @@ class Channel:
         """The name of the component, for errors; known after the hand-shake."""
         self._codec = codec
         self._is_greeted = False
-        # What a host sends is always valid: no size is too large for it.
+        # A host's input is always valid: no size is too large for it.
         self._decoder = codec.decoder(max_frame_bytes=sys.maxsize)
         self._pipes = pipes
         self._messages: deque[Message] = deque()

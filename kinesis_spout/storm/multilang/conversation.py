@@ -48,7 +48,7 @@ class TalkEvent(Enum):
     """A log line, an error, a metric."""
     INVALID_OUTPUT = auto()
     NONSENSE = auto()
-    # What becomes of it
+    # Its outcome
     TIMED_OUT = auto()
     ENDED = auto()
 

@@ -63,7 +63,7 @@ class BoltTask:
         self._came: list[TupleBlock] = []
         """The blocks that have come to a bolt with state in this micro-batch."""
         self._batching: BatchBolt | None = None
-        """The bolt, if it takes whole blocks. With state it is told tuple by tuple what changes that."""
+        """The bolt, if it takes whole blocks. With state it gets tuples one by one."""
         if isinstance(bolt, BatchBolt) and not isinstance(bolt, StatefulBolt):
             is_ours = (type(bolt).execute, type(bolt).flush) == (BatchBolt.execute, BatchBolt.flush)
             self._batching = bolt if is_ours else None

@@ -152,7 +152,7 @@ class QueryStreams(OpenStreams[str, StreamShards]):
             # A query whose options named all its streams so far begins to find streams now.
             self._began = self._clock.time() if start.began is None else start.began
         streams: dict[str, StreamOffset] = {}
-        # What is left out must be logged before it can come back, and LATEST before anything is read.
+        # A stream that is left out must be logged before it can come back, LATEST before anything is read.
         unlogged = start.unlogged or not start.streams.keys() <= self.current.keys()
         for name, shards in self.current.items():
             known = start.streams.get(name)

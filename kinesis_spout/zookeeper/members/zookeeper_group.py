@@ -303,7 +303,7 @@ class ZooKeeperGroup:
             except NoNodeError:
                 continue
         with self._lock:
-            # What changed while it was read may have been read before.
+            # A node that changed meanwhile may have been read before.
             if self._changes == before:
                 self._read.update({path: known[path] for path in asked if known[path] is not None})
         return {path: value for path, value in known.items() if value is not None}

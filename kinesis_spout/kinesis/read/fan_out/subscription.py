@@ -227,7 +227,7 @@ class ShardSubscription:
             self.at_end = event.at_end
             self._heard_at = now
             if self._events and not event.records and not event.at_end and not self._events[-1].event.records:
-                # Of events that only tell the lag, the newest counts.
+                # The newest of events that only tell the lag counts.
                 self._events[-1].event = event
                 return
             self._events.append(_Waiting(event=event, size_bytes=size_bytes))

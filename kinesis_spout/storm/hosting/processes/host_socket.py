@@ -150,7 +150,7 @@ def receive_answer(channel: MessageChannel) -> tuple[Answer, list[int]]:
     return _answers.decode(body), descriptors
 
 
-# Where the host process of this machine is
+# The socket of the host process of this machine
 
 
 def connect_here(application: str, greet: Greet) -> tuple[MessageChannel, Greeting]:
