@@ -1,6 +1,8 @@
 """What each screen shows, and what none of them shows."""
 
+import gzip
 import re
+from random import Random
 
 import pytest
 
@@ -300,7 +302,43 @@ def test_a_shard_that_stands_still_comes_first_in_a_state_of_its_own_with_its_re
     assert "stalled 1 reading 1" in answer.said  # the legend
     assert f"{SECOND} stalled {why} worker 0 - - - {FIRST} reading worker" in answer.said
     strip = answer.text.partition("</svg>")[0]
-    assert f"{SECOND}: stalled, lag 0: {why}" in strip
+    assert f"{SECOND}: stalled, {why}" in strip
     heights = {css: float(h) for css, h in re.findall(r'class="s-(\w+)"[^>]* height="([\d.]+)"', strip)}
     assert heights["stalled"] > heights["reading"]
     assert f"{SECOND} stalled {why}" in world.browser().get(f"{HOME}/shards/{SECOND}").said
+
+
+def test_a_browser_that_has_the_page_already_is_told_so_and_how_old_it_is(world: PageWorld) -> None:
+    world.store(world.member(), FIRST)
+    browser = world.browser()
+    first = browser.get(HOME)
+    world.clock.advance(5.0)  # nothing is read anew within a second
+    again = browser.get(HOME, **{"if-none-match": first.headers["etag"]})
+    assert (again.status, again.body) == (304, b"")
+    assert float(again.headers["x-read-seconds"]) == 5.0
+    world.zookeeper.paused.add(None)
+    world.forget_readings()
+    assert browser.get(HOME, **{"if-none-match": first.headers["etag"]}).status == 200
+    assert "etag" not in browser.get("/nonsense").headers
+
+
+@pytest.mark.parametrize("stalled", [10, 1_000])
+def test_a_page_of_a_thousand_shards_is_sent_in_30_kilobytes(
+    monkeypatch: pytest.MonkeyPatch, stalled: int
+) -> None:
+    world = PageWorld(shards=1_000)
+    members, random = [world.member(f"worker-{number}") for number in range(10)], Random(7)
+    says = []
+    for number, shard_id in enumerate(world.shard_ids):
+        world.store(members[number % 10], shard_id)
+        lag, still = random.randrange(100_000), random.randrange(10, 99)
+        why = f"has not moved for {still} s: {still} in flight, {lag / 1000} s behind the tip"
+        says.append(LiveShard(shard_id=shard_id, lag_millis=lag, stalled=number < stalled, reason=why))
+    told = {"worker-0": LiveStatus(shards=tuple(says))}
+    monkeypatch.setattr(observation, "ask_members", lambda _members, _config: told)
+    browser = world.browser()
+    answer = browser.get(HOME, **{"accept-encoding": "gzip"})
+    assert answer.headers["content-encoding"] == "gzip"
+    assert len(answer.body) <= 30_000
+    assert gzip.decompress(answer.body) == browser.get(HOME).body
+    world.page.state.pages.watched.close(5.0)
