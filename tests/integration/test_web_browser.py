@@ -152,6 +152,8 @@ def shop(
             "retry_backoff_seconds": 0.05,
             "commit_interval_seconds": 0.1,
             "max_spared_seconds": 0,
+            "http": "127.0.0.1:0",
+            "stalled_after_seconds": 2.0,
             "dead_letters": str(directory / f".kinesis-spout/{app}/{stream}/dead-letters"),
         },
         app=app,
@@ -235,7 +237,13 @@ def test_the_shard_that_is_stuck_is_found(visit: Visit, shop: Shop) -> None:
     first = "#table tbody tr >> nth=0"
     wait_until(lambda: page.inner_text(first).startswith(stuck), "the oldest is first")
     assert page.inner_text("#table tbody tr >> nth=1 >> td[data-label='oldest unread']") == "-"
+    page.wait_for_selector(f"tbody tr:has([id='{stuck}']) .state:text-is('stalled')")
     page.click(f"[id='{stuck}']")
+    page.wait_for_selector(f"h1:has-text('{stuck}'):has-text('stalled')")
+    await_text(page, "in flight")
+    shop.close()
+    shop.held.clear()
+    shop.open()
     page.wait_for_selector(f"h1:has-text('{stuck}'):has-text('reading')")
 
 
