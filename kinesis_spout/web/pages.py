@@ -75,6 +75,7 @@ class Pages:
         text = self._environment.get_template(template).render(
             app=params.get("app"),
             stream=params.get("stream"),
+            counts=self.watched.counts(params.get("app"), params.get("stream")),
             now=now,
             read_at=read_at,
             here=quote(request.scope["path"], safe="/~"),

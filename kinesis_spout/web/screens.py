@@ -1,6 +1,5 @@
 """Screens that change nothing: one function for each."""
 
-from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Generic, TypeVar
@@ -18,9 +17,6 @@ T = TypeVar("T")
 
 _SHARDS_A_PAGE: Final = 200
 _LETTERS_A_PAGE: Final = 50
-_KINDS_SHOWN: Final = 30
-_ATTENTION_SHOWN: Final = 8
-_RETRIES_SHOWN: Final = 50
 _MAX_RECORDS: Final = 100
 
 _SHARD_KEYS: Final[dict[str, Callable[[ShardSight], Any]]] = {
@@ -87,7 +83,6 @@ def application(request: Request) -> Response:
     sight = observation.look()
     config = observation.config
     shards = most_urgent_first(sight.shards)
-    states = Counter(each.state for each in shards)
     wanted, text = request.query_params.get("state"), request.query_params.get("find", "").strip()
     rows = [
         each
@@ -104,13 +99,9 @@ def application(request: Request) -> Response:
         "application.html",
         sight=sight,
         figures=_figures(sight),
-        states=states,
         strip=drawing.strip(shards, address("a", config.app, config.stream_name, "shards") + "/"),
         sheet=Sheet.of(request, rows, _SHARD_KEYS, "urgent", _SHARDS_A_PAGE),
-        attention=attention[:_ATTENTION_SHOWN],
-        more_attention=max(0, len(attention) - _ATTENTION_SHOWN),
-        retrying=sight.retrying[:_RETRIES_SHOWN],
-        more_retrying=max(0, len(sight.retrying) - _RETRIES_SHOWN),
+        attention=attention,
     )
 
 
@@ -122,10 +113,8 @@ def _figures(sight: Sight) -> dict[str, Any]:
         said = [value for each in live if (value := getattr(each, name)) is not None]
         return sum(said) if said else None
 
-    lags = [each.lag_millis for each in sight.shards if each.lag_millis is not None]
     unread = [each.oldest_unread_millis for each in sight.shards if each.oldest_unread_millis is not None]
     return {
-        "lag": max(lags) if lags else None,
         "oldest": max(unread) if unread else None,
         "holes": sum(each.holes for each in sight.shards),
         "retries": len(sight.retrying),
@@ -168,8 +157,6 @@ def letters(request: Request) -> Response:
         request,
         "letters.html",
         view=view,
-        kinds=view.kinds[:_KINDS_SHOWN],
-        more_kinds=max(0, len(view.kinds) - _KINDS_SHOWN),
         choice=choice,
         sheet=Sheet.of(request, chosen, _LETTER_KEYS, "-died", _LETTERS_A_PAGE),
     )
@@ -183,9 +170,7 @@ def letter(request: Request) -> Response:
     data = None
     if pages.settings.show_data:
         data = shown(found.data, Rendering(form) if form in set(Rendering) else None, pages.settings.masks)
-    return pages.show(
-        request, "letter.html", letter=found, data=data, can_mark=observation.letters().can_mark
-    )
+    return pages.show(request, "letter.html", letter=found, data=data)
 
 
 def redrives(request: Request) -> Response:

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from kinesis_spout.operations.watch import observation
-from kinesis_spout.operations.watch.applications import UNNAMED
 from kinesis_spout.operations.watch.live_status import LiveComponent, LiveRetry, LiveShard, LiveStatus
+from kinesis_spout.operations.world import UNNAMED
 from kinesis_spout.web.app import server_of
 from shard_state import SHARD_END, SequenceNumber
 from tests.support.browser import NEEDS_AXE, NEEDS_BROWSER, barriers
@@ -32,7 +32,8 @@ SCREENS = (
     "", "?state=stalled&sort=-lag", "?find=nothing", f"/shards/{FIRST}?records=5", f"/shards/{SECOND}",
     "/letters", "/letters?kind=nothing", LETTER, f"{LETTER}&as=hex", "/redrives", "/redrives/1", "/topology",
     "/audit", "/pause", "/resume", f"/pause?shard={SECOND}", "/drain?member=worker", "/undrain?member=drained",
-    "/redrive", f"/redrive?id={FIRST}:1", "/reset?to=latest", "/nothing",
+    "/redrive", f"/redrive?id={FIRST}:1", "/dismiss", f"/dismiss?id={FIRST}:2", "?all=attention",
+    "/reset?to=latest", "/nothing",
 )  # fmt: skip
 FOCUSABLE = """[...document.querySelectorAll("a[href], button, input, select, textarea, summary")].filter(each =>
     each.tabIndex >= 0 && each.type !== "hidden" && each.checkVisibility())"""
@@ -98,7 +99,8 @@ def served(world: PageWorld, *names: str, **settings: Any) -> Iterator[str]:
 
 @pytest.fixture
 def page(browser: "Browser", request: pytest.FixtureRequest) -> "Iterator[Page]":
-    width, scheme = getattr(request, "param", (1280, "light"))
+    look: tuple[int, Any] = getattr(request, "param", (1280, "light"))
+    width, scheme = look
     context = browser.new_context(viewport={"width": width, "height": 900}, color_scheme=scheme)
     context.set_default_timeout(1000 * DEADLINE_SECONDS)
     yield context.new_page()
@@ -122,7 +124,7 @@ def test_no_screen_has_a_barrier(page: "Page", monkeypatch: pytest.MonkeyPatch) 
     wrong = []
     world = busy_world(monkeypatch)
     with served(world, allow_changes=True, show_data=True) as address:
-        slowly = {"why": "mended", "count": "2", "rate": "0.01"}
+        slowly: dict[str, str | float | bool] = {"why": "mended", "count": "2", "rate": "0.01"}
         page.request.post(
             f"{address}{HOME}/redrive?kind=ValueError", form=slowly, headers={"sec-fetch-site": "same-origin"}
         )

@@ -127,7 +127,7 @@ def print_members(view: GroupView) -> None:
 
 @configured(streams=Streams.EACH)
 def audit(ctx: typer.Context, config: SpoutConfig, *, json: Json = False) -> None:
-    """List what operators changed: pauses, resumes, drains, resets, redrives; the oldest first.
+    """List what operators changed: pauses, resumes, drains, resets, redrives, dismissals; the oldest first.
 
     Each change of the command line and of the web page is one entry. The last 1,000 of an application on a
     stream are kept, in ZooKeeper.

@@ -1,5 +1,6 @@
 """An application as it was seen last: its shards, members and retries, and what an operator should look at."""
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
@@ -121,6 +122,16 @@ class Sight:
     """The age of the lags that were read from the stream; None if there are none."""
     problems: Sequence[str] = ()
     """Errors of reading."""
+
+    @property
+    def states(self) -> "Counter[ShardState]":
+        """How many shards are in each state, the most urgent one first."""
+        return Counter(sorted((each.state for each in self.shards), key=lambda state: state.urgency))
+
+    @property
+    def lag_millis(self) -> float | None:
+        """The most lag of a shard; None if it is known of none."""
+        return max((each.lag_millis for each in self.shards if each.lag_millis is not None), default=None)
 
     def shard(self, shard_id: str) -> ShardSight:
         for each in self.shards:
