@@ -17,7 +17,6 @@ from kinesis_spout.operations.world import UNNAMED
 from kinesis_spout.testing import InMemoryZooKeeper
 from kinesis_spout.web.watched import ApplicationView
 from shard_state import Assignment, OperatorPause, SequenceNumber
-from tests.support.waiting import wait_until
 from tests.support.asgi_browser import Answer
 from tests.support.waiting import wait_until
 from tests.unit.web.page_world import FIRST, HOME, SECOND, PageWorld
