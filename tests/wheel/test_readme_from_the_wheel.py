@@ -232,9 +232,6 @@ EXPECTED: dict[str, Callable[[ReadersShell, Block], None]] = {
     "with KinesisProducer(": prints("3 sent"),
     "producer.put_many(": puts_many,
     "class CountWords(StatefulBolt)": prints("2"),
-    "class Mean(WindowedBolt)": prints(
-        "[['cellar', 10.0]]", """["read: ValueError: could not convert string to float: 'warm'"]"""
-    ),
     "def word_count():": is_quiet,
     "from word_count import word_count": passes_with_its_topology,
     "from kinesis_spout.storm import ShellBolt": is_quiet,
