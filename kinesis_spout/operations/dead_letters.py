@@ -29,7 +29,7 @@ from kinesis_spout.model.errors import MissingExtra, StoreError, StoreUnavailabl
 from kinesis_spout.model.logs import counted
 from kinesis_spout.model.record import DeadLetter, LetterId, LetterOutcome
 from kinesis_spout.operations.audit import Audit, Operator
-from kinesis_spout.operations.errors import LettersHeld, NotFound, WrongArguments
+from kinesis_spout.operations.errors import LettersHeld, NotFound
 from kinesis_spout.operations.stored_progress import StoredProgress
 from kinesis_spout.operations.streams import data_document
 from kinesis_spout.operations.world import World
@@ -286,15 +286,13 @@ def put_back(
 
 
 def dismiss(world: World, config: SpoutConfig, chosen: ChosenLetters, by: Operator) -> int:
-    """Leave what was chosen out of every list from now on, and say how many letters that was.
+    """Leave what was chosen out of every list from now on, and say how many letters that was; ``by`` says why.
 
     Raises:
-        WrongArguments: no reason is given; or LettersHeld. Nothing was dismissed.
+        LettersHeld: nothing was dismissed.
         StoreError: ZooKeeper cannot be asked whether others have the letters. Nothing was dismissed.
         DeadLetterError: some may be dismissed; the audit says so, and calling again dismisses the others.
     """
-    if not by.why.strip():
-        raise WrongArguments("why: expected the reason why the letters are not needed, got none")
     if not chosen:
         return 0
     with _alone(world, config, by, "dismissal") as hold:
