@@ -32,9 +32,10 @@ class KinesisSpout(RecordSpout):
     one of the ``foreach_`` methods starts a query, whose handler runs for every record on the executors. Each
     query is a consumer of its own, and each gets its own connections; stop it by its handle.
 
-        spout = KinesisSpout(stream="orders", app="billing", initial_position="trim_horizon", retry_limit=3)
+        spout = KinesisSpout("orders", app="billing", initial_position="trim_horizon", retry_limit=3)
 
     Args:
+        stream: the setting of that name, which may also be given by its name.
         config: the settings as a `SpoutConfig`. Without it they are keyword arguments over the environment
             variables ``KINESIS_SPOUT_NAME``.
         ports: what to use instead of Kinesis and ZooKeeper, for tests.

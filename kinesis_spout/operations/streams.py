@@ -160,7 +160,7 @@ def put(
         # One call at a time keeps the order of the records.
         with (
             KinesisProducer(
-                config.stream,
+                config=config,
                 client=world.client(config),
                 max_concurrent_calls=1,
                 max_buffered_records=_BUFFERED,

@@ -18,7 +18,13 @@ import msgspec
 from kinesis_spout.dead_letters.sink_url import open_sink
 from kinesis_spout.model.clock import Clock, SystemClock
 from kinesis_spout.model.distribution import Counted
-from kinesis_spout.model.errors import InvalidConfig, ProducerClosed, ProducerError, SpoolError
+from kinesis_spout.model.errors import (
+    InvalidConfig,
+    ProducerClosed,
+    ProducerError,
+    SpoolError,
+    refuse_other_kind,
+)
 from kinesis_spout.model.logs import counted
 from kinesis_spout.producer.buffer import ProducerCounts
 from kinesis_spout.producer.full_buffer import FullBuffer
@@ -30,6 +36,7 @@ from kinesis_spout.settings import SpoutConfig
 from kinesis_spout.settings.documentation import with_settings
 from kinesis_spout.settings.grammar.stream_names import is_same
 from kinesis_spout.settings.producer_config import ProducerConfig, ProducerSettings
+from kinesis_spout.settings.spout_config import refuse_misplaced
 from kinesis_spout.settings.table.writing import PRODUCER_SETTINGS
 
 if TYPE_CHECKING:
@@ -94,6 +101,25 @@ class KinesisProducer:
         on_failure: Callable[[FailedRecord], object] | None = None,
         **settings: Unpack[ProducerSettings],
     ) -> None:
+        refuse_misplaced("KinesisProducer", stream, config)
+        if client is not None:
+            refuse_other_kind(
+                "client", 'a boto3 client, as boto3.client("kinesis") makes', client, "put_records"
+            )
+        if spool is not None:
+            refuse_other_kind(
+                "spool", "a spool, as DiskSpool(directory, stream=...) makes", spool, "append", "confirm"
+            )
+        if dead_letters is not None and not isinstance(dead_letters, str):
+            refuse_other_kind(
+                "dead_letters",
+                "a directory, a URL or a DeadLetterSink",
+                dead_letters,
+                "write",
+                "check_writable",
+            )
+        if on_failure is not None:
+            refuse_other_kind("on_failure", "a function of a FailedRecord", on_failure, "__call__")
         url = None
         if isinstance(dead_letters, str):
             url, dead_letters = dead_letters, None

@@ -14,7 +14,7 @@ from py4j.protocol import Py4JJavaError
 from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import SparkSession
 
-from kinesis_spout.model.errors import InvalidConfig
+from kinesis_spout.model.errors import InvalidConfig, refuse_other_kind
 from kinesis_spout.processes.executor_python import unfit_python
 from kinesis_spout.structured.data_source import KinesisDataSource, KinesisSpoutDataSource
 
@@ -94,6 +94,7 @@ def register(spark: SparkSession) -> None:
     Raises:
         InvalidConfig: the Python that Spark starts does not fit.
     """
+    refuse_other_kind("spark", "a SparkSession", spark, "dataSource")
     for source in (KinesisDataSource, KinesisSpoutDataSource):
         try:
             spark.dataSource.register(source)

@@ -241,7 +241,7 @@ def run(
         settings=read_settings(config),
     )
     story = Story(clock)
-    with SteppedSpout(config, ports=ports, listener=story).open() as spout:
+    with SteppedSpout(config=config, ports=ports, listener=story).open() as spout:
         _hand_out_all(spout, story, clock, for_seconds, lambda record: handler(values_of(record)))
     return story.outcomes()
 

@@ -168,7 +168,7 @@ class _SteppedConsumer(Consumer):
                         return
 
     def _write_the_last_letters(self) -> None:
-        self.letters.write()
+        self.letters.write_and_say()
 
 
 class _SteppedPrefetcher(Prefetcher):

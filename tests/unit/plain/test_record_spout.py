@@ -785,9 +785,9 @@ class TestLife:
 
     def test_a_config_and_settings_exclude_each_other(self) -> None:
         config = SpoutConfig.of(stream="orders", app="billing")
-        assert RecordSpout(config).config is config
+        assert RecordSpout(config=config).config is config
         with pytest.raises(InvalidConfig, match=r"got both \(settings: app, retry_limit\)"):
-            RecordSpout(config, app="other", retry_limit=1)
+            RecordSpout(config=config, app="other", retry_limit=1)
 
     def test_an_unknown_scheme_is_refused_at_once(self) -> None:
         with pytest.raises(InvalidConfig, match="scheme"):
