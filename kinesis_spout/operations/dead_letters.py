@@ -271,17 +271,17 @@ def put_back(
         advance(letters)
         done(letters)
 
-    with _alone(world, config, by, "redrive", force=force) as hold:
+    with _alone(world, config, by, "redrive", force=force) as (progress, check):
         try:
             with world.listener.progress("letters redriven", len(chosen)) as advance:
                 client = world.client(config)
-                chosen.redrive(client, rate=rate, stop=stop, check=hold.check, done=put)
+                chosen.redrive(client, rate=rate, stop=stop, check=check, done=put)
         finally:
             if count:
-                Audit(world, config, by).note(hold.progress, "redrive", _noted(count, chosen))
+                Audit(world, config, by).note(progress, "redrive", _noted(count, chosen))
         stopper = stopped_by()
         if stopper is not None and count < len(chosen):
-            Audit(world, config, stopper).note(hold.progress, "stop", f"the redrive of {chosen.choice.text}")
+            Audit(world, config, stopper).note(progress, "stop", f"the redrive of {chosen.choice.text}")
     return count
 
 
@@ -295,18 +295,18 @@ def dismiss(world: World, config: SpoutConfig, chosen: ChosenLetters, by: Operat
     """
     if not chosen:
         return 0
-    with _alone(world, config, by, "dismissal") as hold:
+    with _alone(world, config, by, "dismissal") as (progress, check):
         letter_ids = [letter.letter_id for letter in chosen.left()]
         if not letter_ids:
             return 0
-        hold.check()
+        check()
         noted = _noted(len(letter_ids), chosen)
         bound = "at most "
         try:
             chosen.dismiss(letter_ids)
             bound = ""
         finally:
-            Audit(world, config, by).note(hold.progress, "dismiss", bound + noted)
+            Audit(world, config, by).note(progress, "dismiss", bound + noted)
     return len(letter_ids)
 
 
@@ -314,28 +314,14 @@ def _noted(count: int, chosen: ChosenLetters) -> str:
     return f"{count:,} of {counted(len(chosen), 'letter')}: {chosen.choice.text}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Hold:
-    """A place of dead letters that no other redrive or dismissal may change meanwhile."""
-
-    place: str
-    work: str
-    progress: StoredProgress | None
-    """None: ZooKeeper cannot be asked, and nothing is held."""
-
-    def check(self) -> None:
-        """Raise once it is not known any more that it is held."""
-        if self.progress is not None and not self.progress.group.still_holds(self.work):
-            raise StoreUnavailable(
-                f"the ZooKeeper session that kept others from the letters of {self.place} has ended; begin again "
-                "to go on with the letters that are left"
-            )
-
-
 @contextmanager
 def _alone(
     world: World, config: SpoutConfig, by: Operator, what: str, *, force: bool = False
-) -> Iterator[_Hold]:
+) -> Iterator[tuple[StoredProgress | None, Callable[[], None]]]:
+    """Keep others from a place's letters. Give the session that does, and a check that it still does.
+
+    With ``force`` the session is None, and nothing is kept, if ZooKeeper cannot be asked.
+    """
     from kinesis_spout.dead_letters.sink_url import local_directory  # noqa: PLC0415 - --help does not wait for it
 
     place = config.dead_letters_url
@@ -357,7 +343,15 @@ def _alone(
             other = progress = None
         if other is not None:
             raise LettersHeld(place, other)
-        yield _Hold(place=place, work=work, progress=progress)
+
+        def check() -> None:
+            if progress is not None and not progress.group.still_holds(work):
+                raise StoreUnavailable(
+                    f"the ZooKeeper session that kept others from the letters of {place} has ended; begin again "
+                    "to go on with the letters that are left"
+                )
+
+        yield progress, check
 
 
 def _put(client: "KinesisClient", letters: Sequence[DeadLetter]) -> None:

@@ -127,11 +127,7 @@ class Observation:
 
     def letter_count(self, patience_seconds: float = 0.0) -> int | None:
         """The number of dead letters as it was read last, perhaps a minute ago; None if it is not known."""
-        counted = self._letter_count.ask(patience_seconds, _COUNT_SECONDS)
-        listed = self._letters.last
-        if listed.value is not None and listed.at >= counted.at:
-            return listed.value.total
-        return counted.value
+        return self._letter_count.ask(patience_seconds, _COUNT_SECONDS).value
 
     def shard_count(self) -> int | None:
         """The number of shards as it was read last, perhaps some time ago; None if it is not known."""
