@@ -88,8 +88,8 @@ class Record(msgspec.Struct, gc=False):
     def message_id(self) -> str:
         """``shardId:sequence``: unique within the stream, the same at every delivery, and in a dead letter.
 
-        Of a user record in an aggregate: ``shardId:sequence:sub``. ``RecordSpout.next_tuple`` adds the number
-        of the delivery.
+        For a user record in an aggregate: ``shardId:sequence:sub``. ``RecordSpout.next_tuple`` adds the
+        number of the delivery.
         """
         if self.sub_sequence_number is None:
             return f"{self.shard_id}:{self.sequence_number}"

@@ -2,8 +2,8 @@
 
 ZooKeeper is read at most once a second, over one session of all observations; members are asked as often. The
 stream's list and a record of each shard, for its lag, are read every ten seconds: a shard gives five reads a
-second to all its readers together, and consumers need theirs. What is slow, or does not answer, leaves its part
-unknown, or as it was, and never holds up the rest.
+second to all its readers together, and consumers need theirs. A part that is slow, or does not answer,
+stays unknown or as it was, and never holds up the rest.
 """
 
 import threading

@@ -12,8 +12,8 @@ from kinesis_spout.operations.errors import NotReadYet
 T = TypeVar("T")
 
 _REST: Final = 10.0
-"""A reading is made again after this many times the CPU time that it took, so that it costs a tenth of a core at
-most. What it waited for costs nothing."""
+"""A reading is made again after this many times the CPU time that it took, so that it costs a tenth of a core
+at most. Its waits cost nothing."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

@@ -1,7 +1,7 @@
 """Outcomes of a batch that has ended, for its records: acked, retried, given up, or planned again.
 
-Where a worker has died, some slices come back with the record that was under way: that one is to blame. How
-far the others came is unknown: they are planned again, and halved if they die alone
+When a worker has died, some slices come back with the record that was under way: that one is to blame. The
+progress of the others is unknown: they are planned again, and halved if they die alone
 (``shard_state.slices.isolation``).
 """
 
