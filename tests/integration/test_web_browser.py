@@ -334,6 +334,40 @@ def test_letters_are_redriven_one_by_filter_and_all_with_a_stop(visit: Visit, sh
     wait_until(lambda: other.inner_text("h1").endswith(f" {left}"), "what is left")
 
 
+def test_a_list_of_letters_becomes_empty_with_a_keyboard_alone(visit: Visit, shop: Shop) -> None:
+    page = visit(f"{shop.home}/letters")
+    letters_of(shop, page, 3, error="key")
+
+    def go_to(label: str) -> None:
+        def is_there() -> bool:
+            page.keyboard.press("Tab")
+            return bool(
+                page.evaluate("document.activeElement.innerText || document.activeElement.id") == label
+            )
+
+        wait_until(is_there, f"the focus on {label!r}")
+
+    go_to("Dismiss all…")
+    page.keyboard.press("Enter")
+    page.wait_for_url("**/dismiss")
+    for count in ("2", "3"):
+        go_to("count")
+        page.keyboard.type(count)
+        go_to("why")
+        page.keyboard.type("test data")
+        page.keyboard.press("Enter")
+        if count == "2":
+            await_text(page, "type 3 to confirm")
+    page.wait_for_url("**/letters")
+    await_text(page, "all were redriven or dismissed")
+    page.goto(f"{shop.home}/audit")
+    await_text(page, "3 of 3 letters: all")
+    assert page.inner_text("nav a:has-text('Dead letters')") == "Dead letters 0"
+    page.goto("/")
+    row = page.locator(f"tr:has-text('{shop.app}')")
+    wait_until(lambda: "reading" in row.inner_text(), "the application is read")
+
+
 def test_a_reset_is_refused_while_the_consumer_lives_and_then_previewed_and_done(
     visit: Visit, shop: Shop
 ) -> None:
