@@ -24,7 +24,7 @@ from kinesis_spout.settings import SpoutConfig
 
 dead_letters = typer.Typer(
     no_args_is_help=True,
-    help="Look at the records that were given up, and put them back on their stream.",
+    help="Show records that were given up, and put them back.",
 )
 
 _HEADINGS: Final = ("message id", "died", "reason", "attempts", "bytes", "error")
@@ -54,8 +54,8 @@ def list_all(
 ) -> None:
     """List the letters that were not redriven, oldest file first.
 
-    Next: `dead-letters show MESSAGE_ID` for one of them with its data, `dead-letters redrive` once the cause
-    is mended.
+    Next: `kinesis-spout dead-letters show MESSAGE_ID` shows one with its data, `kinesis-spout dead-letters
+    redrive --all` puts them back on their stream when the cause is fixed.
     """
     choice = Choice(reason=reason, shard_id=shard, error=error)
     shown, more = list_letters(ctx.obj, config, choice, limit or None)
@@ -82,7 +82,7 @@ def show(
 ) -> None:
     """Show one letter in full, with its data.
 
-    Next: `dead-letters redrive MESSAGE_ID` puts the record back on its stream.
+    Next: `kinesis-spout dead-letters redrive MESSAGE_ID` puts the record back on its stream.
     """
     document = letter_document(find_letter(ctx.obj, config, message_id))
     if json:
@@ -111,7 +111,9 @@ def redrive(
     ] = None,
     *,
     config: SpoutConfig,
-    every: Annotated[bool, typer.Option("--all", help="Every letter, or every one of those below.")] = False,
+    every: Annotated[
+        bool, typer.Option("--all", help="Every letter, or all that --reason, --shard and --error choose.")
+    ] = False,
     reason: Reason = None,
     shard: OfShard = None,
     error: ErrorText = None,
@@ -132,11 +134,11 @@ def redrive(
     ] = None,
     json: Json = False,
 ) -> None:
-    """Put letters back on their stream, as new records, to be delivered again with all their attempts.
+    """Put letters back on their stream, as new records.
 
-    With --all it says how many there are, and asks; letters that come later are left alone. A letter is put
-    first and marked after, so a crash in between puts it twice, and never loses it. Consumers can keep
-    running.
+    The application gets them again, with all their attempts. With --all the command says how many there are,
+    and asks; it leaves letters that come later alone. It puts a letter first and marks it after: a crash in
+    between puts it twice, and never loses it. Consumers can keep running.
     """
     choice = Choice(reason=reason, shard_id=shard, error=error, message_ids=frozenset(message_ids or ()))
     _check(choice, every=every, force=force)
