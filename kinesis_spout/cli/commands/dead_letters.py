@@ -1,6 +1,7 @@
 """``kinesis-spout dead-letters``: what was given up, why, and how to deliver it again."""
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Annotated, Any, Final, Literal
 
 import typer
@@ -63,8 +64,10 @@ def list_all(
         print_json([letter_summary(letter) for letter in shown])
     elif shown:
         print_table(_HEADINGS, [_cells(letter) for letter in shown], whole={"message id"})
-    else:
-        note(f"no dead letters in {config.dead_letters_url}")
+    if not shown:
+        url = config.dead_letters_url
+        wanted = f" with {choice.text}" if choice.is_filtered else ""
+        note(f"no dead letters{wanted} in {url if '://' in url else Path(url).absolute()}")
     if more:
         note(f"there are more than these {len(shown)}: --limit 0 shows all")
 
