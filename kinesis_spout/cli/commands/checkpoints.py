@@ -31,7 +31,8 @@ def show(ctx: typer.Context, config: SpoutConfig, *, json: Json = False) -> None
 
     It also lists progress that cannot be read, and does not connect to Kinesis.
 
-    Next: `kinesis-spout shards` compares it with the stream, `kinesis-spout checkpoints reset` moves it.
+    Next: `kinesis-spout shards` compares it with the stream, `kinesis-spout checkpoints reset --to PLACE`
+    moves it.
     """
     view = view_checkpoints(ctx.obj, config)
     if json:

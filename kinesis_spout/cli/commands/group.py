@@ -49,7 +49,7 @@ def show(ctx: typer.Context, config: SpoutConfig, *, json: Json = False) -> None
     elif view.members:
         print_members(view)
     else:
-        note("no member is alive: start one, for instance with `kinesis-spout run`")
+        note("no member is alive: start one, for instance with `kinesis-spout run MODULE:HANDLER`")
 
 
 @members.command()

@@ -51,7 +51,8 @@ def explain(name: Named, *, json: Json = False) -> None:
     Bolts of one stage run in the tasks that make their tuples; each exchange carries all that leaves a stage.
     This starts nothing.
 
-    Next: `kinesis-spout topology show` draws it, `kinesis-spout topology run` runs it.
+    Next: `kinesis-spout topology show MODULE:BUILDER` draws it, `kinesis-spout topology run MODULE:BUILDER`
+    runs it.
     """
     from kinesis_spout.storm.picture import Explanation  # noqa: PLC0415 - slow to import
     from kinesis_spout.storm.spark.start import check_runnable  # noqa: PLC0415
@@ -191,7 +192,8 @@ def _newest_counts(path: Path, components: Collection[str]) -> Mapping[str, "Com
         _check_topology(path, counts, components)
         return counts
     raise NotFound(
-        f"{path}: no progress is in it yet; `topology run --json > {path}` adds a line each second"
+        f"{path}: no progress is in it yet; `kinesis-spout topology run --json MODULE:BUILDER > {path}` adds a "
+        "line each second"
     )
 
 

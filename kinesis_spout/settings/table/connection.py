@@ -144,7 +144,7 @@ PROGRESS: Final = under(
         elsewhere=("KCL applicationName",), topic=Topic.FIRST,
         doc="The application's name. Spouts of one name share the stream's shards and have one progress."),
     *ZOOKEEPER,
-    setting("mode", choice("sharing", "standby"), "sharing", has_argument=True,
+    setting("mode", choice("sharing", "standby"), "sharing",
         doc="`sharing`: takes its share of the shards. `standby`: takes shards only when no sharing spout "
             "is alive; one standby spout then takes all."),
     setting("weight", number(at_most=1_000, above=0), 1.0,

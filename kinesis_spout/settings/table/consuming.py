@@ -46,9 +46,9 @@ POSITIONS: Final = under(
         elsewhere=("KCL initialPositionInStream", "Lambda StartingPosition", "Spark startingPosition"),
         topic=Topic.FIRST,
         doc="Where the application's first start begins; later starts continue from its progress."),
-    setting("start_again", RUN_START, None, has_argument=True,
+    setting("start_again", RUN_START, None,
         doc="Where the application begins again, once for each `deployment`."),
-    setting("deployment", text("a name of at most 200 characters", ".{1,200}"), None, has_argument=True,
+    setting("deployment", text("a name of at most 200 characters", ".{1,200}"), None,
         doc="The release or commit for which `start_again` counts."),
     setting("until", RUN_END, None, has_argument=True,
         doc="Where the run ends: it handles what arrived before this time, before its start (latest), or "
