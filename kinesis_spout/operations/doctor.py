@@ -14,7 +14,14 @@ from dataclasses import asdict, dataclass, replace
 from enum import Enum
 from typing import TYPE_CHECKING, Any, Final
 
-from kinesis_spout.model.errors import AccessDenied, InvalidConfig, KinesisSpoutError, MissingExtra, Throttled
+from kinesis_spout.model.errors import (
+    AccessDenied,
+    InvalidConfig,
+    KinesisSpoutError,
+    MissingExtra,
+    Throttled,
+    Unavailable,
+)
 from kinesis_spout.model.extras import check_spark
 from kinesis_spout.operations.world import World
 from kinesis_spout.settings import SpoutConfig
@@ -101,6 +108,8 @@ def _findings(
         method, keys = world.credentials(config)
     except KinesisSpoutError as error:
         cure = "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, a profile or a role"
+        if isinstance(error, Unavailable):
+            cure = "see that the service that gives them (STS, SSO, the machine's) can be reached from here"
         yield _failed(MISSING, "credentials", error, cure)
         yield Finding(UNKNOWN, "endpoint", "not asked: a request needs credentials, and there are none")
         return

@@ -106,7 +106,7 @@ class Asked(World):
         return self._zookeeper
 
 
-def config(endpoint_url: str = "http://127.0.0.1:1", **settings: Any) -> SpoutConfig:
+def config(endpoint_url: str | None = "http://127.0.0.1:1", **settings: Any) -> SpoutConfig:
     of_all = {"stream": "orders", "app": "billing", "region": "eu-west-1", "endpoint_url": endpoint_url}
     keys = {"aws_access_key_id": "any", "aws_secret_access_key": "keys"}
     return SpoutConfig.of(**{**of_all, **keys, **settings})
