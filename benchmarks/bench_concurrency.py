@@ -74,7 +74,9 @@ def figures(*, quick: bool) -> Iterator[Figure | Step]:
                         order=order,
                         concurrency=concurrency,
                     )
-                    yield _rate(spark, KinesisSpout(config), waiting(how), what, batches=1 if quick else 3)
+                    yield _rate(
+                        spark, KinesisSpout(config=config), waiting(how), what, batches=1 if quick else 3
+                    )
 
 
 def _rate(

@@ -343,7 +343,7 @@ def _reading(place: Place, kinesis: CannedKinesis, door: Door, stream: str, app:
     if door.start is None:
         return _Checked(SourceQuery(place.spark, kinesis, stream, directory, door_handlers.count_rows))
     config = spout_config(kinesis.settings, stream, directory, app=app, zookeeper=place.zookeeper)
-    query = door.start(KinesisSpout(config, scheme=door.scheme), place.spark)
+    query = door.start(KinesisSpout(config=config, scheme=door.scheme), place.spark)
     return _Checked(_SpoutReading(query, spark_processes(place.spark)))
 
 

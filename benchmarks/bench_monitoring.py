@@ -221,7 +221,7 @@ def _record(*, turns: int, records: int) -> Iterator[Figure]:
             )
             wanted = load.records_in(load.warm_up_pages)
             begun = time.process_time() + jvm.cpu_seconds()
-            query = KinesisSpout(config).foreach_record(spark, door_handlers.look)
+            query = KinesisSpout(config=config).foreach_record(spark, door_handlers.look)
             with query, _scraped(address):
                 deadline = time.monotonic() + _DEADLINE_SECONDS
                 while query.counters.acked < wanted:

@@ -152,7 +152,7 @@ class _Bench:
             door_handlers.FailsAtFirst(case.failed_percent) if case.failed_percent else door_handlers.look
         )
         warm_up, measured = load.records_in(load.warm_up_pages), load.records_in(load.pages)
-        with KinesisSpout(config).foreach_record(self._spark, handler) as query:
+        with KinesisSpout(config=config).foreach_record(self._spark, handler) as query:
             _until_acked(query, warm_up)
             driver, beside, started = time.process_time(), self._beside.cpu_seconds(), time.perf_counter()
             self._kinesis.extend(stream, load.pages)

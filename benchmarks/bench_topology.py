@@ -183,7 +183,7 @@ def figures(*, quick: bool, only: Sequence[str] = ()) -> Iterator[Figure | Step]
                 zookeeper=zookeeper.connect_string,
                 **way.settings,
             )
-            with _Reading(KinesisSpout(config, scheme="text"), spark, way, directory) as reading:
+            with _Reading(KinesisSpout(config=config, scheme="text"), spark, way, directory) as reading:
                 costs[what] = cost_of(reading, kinesis, f"way{at}", part)
             yield _figure(what, way, costs, peer_micros)
 

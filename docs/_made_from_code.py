@@ -21,6 +21,8 @@ _SETTING: Final = re.compile(r"^\* `--([a-z-]+) TEXT`: .*\n", re.MULTILINE)
 _SETTINGS: Final = re.compile(r"(?:^\* `--[a-z-]+ TEXT`: .*\n)+(?=\* `--config)", re.MULTILINE)
 """The options of a command that are settings; the page of the options has them."""
 _ALIKE: Final = re.compile(r"^\* `--(?:config FILE|set NAME=VALUE|help)`: .*\n", re.MULTILINE)
+_FOR_MAINTAINERS: Final = {"Contribute", "Decisions"}
+"""Groups of the navigation."""
 _HEADING: Final = re.compile(r"^## (.*)$")
 _OPTION: Final = re.compile(r"^\| `(\w+)` \|")
 
@@ -46,6 +48,8 @@ def on_config(config: MkDocsConfig) -> None:
 
 def on_page_markdown(markdown: str, page: Page, **_: Any) -> str:
     """Put the commands and the options' anchors where they belong; MkDocs calls it for every page."""
+    if any(section.title in _FOR_MAINTAINERS for section in page.ancestors):
+        page.meta.setdefault("search", {"boost": 0.3})  # after the pages that say what to do
     if page.file.src_uri == "reference/options.md":
         return "\n".join(_with_anchors(markdown.splitlines()))
     return markdown.replace("<!-- commands -->", _commands()) if "<!-- commands -->" in markdown else markdown

@@ -32,14 +32,15 @@ class KinesisSpout(RecordSpout):
     one of the ``foreach_`` methods starts a query, whose handler runs for every record on the executors. Each
     query is a consumer of its own, and each gets its own connections; stop it by its handle.
 
-        spout = KinesisSpout(stream="orders", app="billing", initial_position="trim_horizon", retry_limit=3)
+        spout = KinesisSpout("orders", app="billing", initial_position="trim_horizon", retry_limit=3)
 
     Args:
+        stream: the setting of that name, which may also be given by its name.
         config: the settings as a `SpoutConfig`. Without it they are keyword arguments over the environment
             variables ``KINESIS_SPOUT_NAME``.
         ports: what to use instead of Kinesis and ZooKeeper, for tests.
         scheme: what a tuple's values are: "raw" (the `Record`), "json", "text", or a function of the `Record`.
-        listener: hears what becomes of each record, in plain Python.
+        listener: hears the outcome of each record, in plain Python.
         settings: see below.
 
     Raises:
@@ -98,8 +99,8 @@ class KinesisSpout(RecordSpout):
 
         Returning acks all rows but those given to ``collector.fail(rows, reason)``. When it raises, the batch
         is halved until the failing rows stand alone. The columns are those of ``kinesis_spout.kinesis.SCHEMA``.
-        Their buffers are the page's own, and immutable as in all of Arrow: who writes into them, by NumPy for
-        example, changes what is delivered again.
+        Their buffers are the page's own, and immutable as in all of Arrow: a handler that writes into them, by
+        NumPy for example, changes the records that are delivered again.
 
         Raises:
             InvalidConfig: an order other than "unordered" is set; a batch cannot wait for one of its rows. Or the

@@ -55,7 +55,7 @@ def book(db: sqlite3.Connection, record: Record, biller: str) -> None:
 def bill(config: SpoutConfig, path: Path, biller: str) -> None:
     """Bill until killed. ``mode="standby"`` in the settings makes it wait until no other biller is alive."""
     progress = SqliteProgress(path, app=APP, stream=config.stream_name)
-    spout = KinesisSpout(config, ports=progress.instead_of(open_ports(config)))
+    spout = KinesisSpout(config=config, ports=progress.instead_of(open_ports(config)))
     with spout.open() as tuples:
         for message_id, record in tuples:
             progress.finish(tuples, message_id, record, partial(book, record=record, biller=biller))

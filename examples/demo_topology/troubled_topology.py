@@ -57,7 +57,7 @@ class TroubledCount(CountWords):
 def troubled_topology(settings: ConsumerSettings) -> Topology:
     """Wire it."""
     directory = Path(settings.directory)
-    spout = KinesisSpout(settings.spout_config(), scheme=SentenceScheme(DEADLY))
+    spout = KinesisSpout(config=settings.spout_config(), scheme=SentenceScheme(DEADLY))
     builder = TopologyBuilder()
     builder.set_spout("sentences", spout, fields=["sentence", "trouble"])
     builder.set_bolt(SPLIT, TroubledSplit(), 2).shuffle_grouping("sentences")

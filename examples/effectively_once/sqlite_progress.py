@@ -53,7 +53,7 @@ class SqliteProgress:
     """The progress of one process of an application on one stream, in a database of its own. Mutable; thread-safe.
 
         progress = SqliteProgress(Path("bank.db"), app="bank", stream="payments")
-        spout = KinesisSpout(config, ports=progress.instead_of(open_ports(config)))
+        spout = KinesisSpout(config=config, ports=progress.instead_of(open_ports(config)))
         with spout.open() as tuples:
             for message_id, record in tuples:
                 progress.finish(tuples, message_id, record, lambda db: db.execute(...))

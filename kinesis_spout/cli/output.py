@@ -46,7 +46,7 @@ _CONTROLS: Final = re.compile(
 )
 """C0, DEL and C1; marks of direction and of lines; halves of characters, which cannot be encoded."""
 _WITHOUT_VALUE: Final = re.compile(r"`--set (\w+)`")
-_ARGUMENTS: Final = frozenset({"from", "shard", "to"})
+_ARGUMENTS: Final = frozenset({"from", "shard", "to", "why"})
 """Arguments of operations that are options of commands."""
 
 

@@ -11,6 +11,7 @@ from kinesis_spout.consumer.counters import Counters, Figures
 from kinesis_spout.consumer.ports import Ports
 from kinesis_spout.model.errors import DeadLetterError
 from kinesis_spout.model.handler import RaisedAt
+from kinesis_spout.model.logs import DeadLetterLines
 from kinesis_spout.model.record import DeadLetter, Record
 from kinesis_spout.settings import SpoutConfig
 from shard_state import Exhausted, SequenceNumber, StateManager
@@ -47,6 +48,10 @@ class DeadLettering:
         self._lock = lock
         self._counters = counters
         self._figures = figures
+        self._lines = DeadLetterLines(
+            _log,
+            f"; `kinesis-spout dead-letters list --stream {config.stream} --app {config.app}` shows them",
+        )
         self._letters: dict[tuple[str, SequenceNumber], DeadLetter] = {}
         """By shard and record."""
         self.size_bytes = 0
@@ -93,6 +98,7 @@ class DeadLettering:
         with self._lock:
             letters = dict(self._letters)
         if not letters:
+            self._lines.say(self._clock.monotonic())
             return
         self._sink.write(list(letters.values()))
         with self._lock:
@@ -102,15 +108,14 @@ class DeadLettering:
                     self._remove(key)
                     self._manager.dead_lettered(*key, self._clock.monotonic())
             self._counters.dead_lettered += len(letters)
-            in_all = self._counters.dead_lettered
-        _log.info(
-            "dead-lettered %d records, %d since the start; `kinesis-spout dead-letters list --stream %s --app %s` "
-            "shows them",
-            len(letters),
-            in_all,
-            self._config.stream,
-            self._config.app,
-        )
+        self._lines.written(len(letters), self._clock.monotonic())
+
+    def write_and_say(self) -> None:
+        """Write at the end: no letter stays unsaid. Raises as ``write``."""
+        try:
+            self.write()
+        finally:
+            self._lines.say()
 
     def write_the_last(self, writer: threading.Thread | None) -> None:
         """Write, after ``writer``, on a thread that can be abandoned if it hangs. Raises DeadLetterError."""
@@ -118,7 +123,7 @@ class DeadLettering:
 
         def write() -> None:
             try:
-                self.write()
+                self.write_and_say()
             except BaseException as error:  # noqa: BLE001 - raised by the thread that waits
                 failures.append(error)
 

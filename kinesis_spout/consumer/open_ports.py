@@ -17,6 +17,7 @@ from kinesis_spout.kinesis import (
 )
 from kinesis_spout.kinesis.pace import ApplicationBudget, ShardPaces
 from kinesis_spout.model.clock import Clock, SystemClock
+from kinesis_spout.model.errors import refuse_other_kind
 from kinesis_spout.ports import ShardGetter
 from kinesis_spout.settings import SpoutConfig
 from kinesis_spout.settings.kinesis import client_settings as settings_of_client
@@ -127,6 +128,7 @@ def open_ports(config: SpoutConfig) -> Ports:
         StoreUnavailable, StoreError: no ZooKeeper answers, or the embedded one does not start.
         DeadLetterError: the sink cannot be opened.
     """
+    refuse_other_kind("config", "a SpoutConfig, as SpoutConfig.of(...) makes", config, "app", "stream")
     with ExitStack() as opened:
         real = RealPorts(config)
         opened.callback(real.close)

@@ -7,7 +7,7 @@ from typing import Final, NamedTuple, Protocol
 from kinesis_spout.consumer.limits.delivery_rate import DeliveryRate
 from kinesis_spout.kinesis.pace import ShardPaces
 from kinesis_spout.model.clock import Clock, SystemClock
-from kinesis_spout.model.errors import InvalidConfig
+from kinesis_spout.model.errors import InvalidConfig, refuse_other_kind
 from kinesis_spout.ports import CheckpointStore, Coordinator, DeadLetterSink, Group, ShardGetter, ShardLister
 from kinesis_spout.settings import SpoutConfig
 from shard_state import Position
@@ -113,6 +113,7 @@ class GivenPorts:
 def given_ports(ports: Ports | StreamsPorts, config: SpoutConfig) -> StreamsPorts:
     """Raises InvalidConfig if ``ports`` are of one stream, and several are to be read."""
     if not isinstance(ports, Ports):
+        refuse_other_kind("ports", "Ports, as open_ports(config) opens them", ports, "open", "names", "clock")
         return ports
     if config.is_several:
         raise InvalidConfig(f"expected ports of several streams for stream={config.stream!r}, got Ports")

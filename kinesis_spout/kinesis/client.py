@@ -14,6 +14,7 @@ not decoded, but returned under ``RAW_BODY``: botocore's parser takes 19 µs per
 """
 
 import os
+import re
 import ssl
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -70,6 +71,8 @@ def sessions_of(settings: "KinesisClientSettings") -> tuple[boto3.Session, botoc
         return _found(settings, source)
 
     core, signing = _core(settings), Signing(look_up)
+    if settings.region is None:
+        _check_region_found(core)
     signing.serve(core)
     return boto3.Session(region_name=settings.region, botocore_session=core), core, signing
 
@@ -104,6 +107,20 @@ def _check_proxy(settings: "KinesisClientSettings", endpoint_url: str) -> None:
                 f"proxy_url: expected http:// for the endpoint {url}, which has no TLS, got https://: such a "
                 "proxy would not be verified; take http:// for both, or https:// for the endpoint"
             )
+
+
+def _check_region_found(core: botocore.session.Session) -> None:
+    """Refuse what botocore would build an endpoint with: it takes an empty variable for a region, too."""
+    found = core.get_config_variable("region")
+    if found is not None and not re.fullmatch(r"[A-Za-z0-9-]{1,63}", found):
+        is_variable = os.environ.get("AWS_DEFAULT_REGION") == found
+        where = (
+            "the variable AWS_DEFAULT_REGION" if is_variable else f"the profile {core.profile or 'default'!r}"
+        )
+        raise InvalidConfig(
+            f"region: expected a region such as eu-central-1, got {found!r} from {where}: correct it there, or "
+            "set `region`"
+        )
 
 
 def _core(settings: "KinesisClientSettings") -> botocore.session.Session:

@@ -108,7 +108,7 @@ class Work(Enum):
 class Action(Enum):
     RETRY = "retry"
     END_SHARD = "end shard"
-    """Retention removed it. What was not read of it is lost; its children continue."""
+    """Retention removed it. Its unread records are lost; its children continue."""
     FAIL = "fail"
 
 

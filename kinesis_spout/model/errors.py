@@ -62,6 +62,24 @@ class InvalidConfig(KinesisSpoutError, ValueError):  # noqa: N818 - the names sa
     exit_code = 2
 
 
+def refuse_other_kind(where: str, expected: str, given: object, *has: str) -> None:
+    """Refuse an argument that lacks an attribute, and so is of another kind. Its text may be secret: not shown.
+
+    Raises:
+        InvalidConfig: ``where`` names the argument.
+    """
+    if not all(hasattr(given, each) for each in has):
+        raise InvalidConfig(f"{where}: expected {expected}, got {given_kind(given)}")
+
+
+def given_kind(given: object) -> str:
+    """Name the kind of an argument: "None", "a str", "an int"."""
+    if given is None:
+        return "None"
+    kind = type(given).__name__
+    return f"{'an' if kind[0] in 'aeiou' else 'a'} {kind}"
+
+
 class MissingExtra(KinesisSpoutError, ImportError):  # noqa: N818
     """A package that the request needs is not installed, or too old. Names the extra to install."""
 

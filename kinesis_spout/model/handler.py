@@ -60,7 +60,7 @@ class RetryLater(Exception):  # noqa: N818
     """
 
     def __init__(self, seconds: float, reason: str = "") -> None:
-        if not (math.isfinite(seconds) and seconds >= 0):
+        if not (isinstance(seconds, (int, float)) and math.isfinite(seconds) and seconds >= 0):
             raise ValueError(f"expected RetryLater(seconds) with finite seconds >= 0, got {seconds!r}")
         super().__init__(seconds, reason)
         self.seconds = float(seconds)

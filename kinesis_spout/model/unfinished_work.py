@@ -10,7 +10,7 @@ from collections.abc import Callable
 from types import CoroutineType, GeneratorType
 from typing import Any, Final
 
-from kinesis_spout.model.errors import InvalidConfig
+from kinesis_spout.model.errors import InvalidConfig, refuse_other_kind
 
 _KINDS: Final = {
     CoroutineType: "a coroutine, which nobody awaits: make the handler itself an async def where it may be one",
@@ -31,8 +31,9 @@ def refuse_generator_function(where: str, handler: Callable[..., object]) -> Non
     A decorated function is judged alone: its decorator may run the generator.
 
     Raises:
-        InvalidConfig: it is one. ``where`` names the option.
+        InvalidConfig: it is one, or no function at all. ``where`` names the option.
     """
+    refuse_other_kind(where, "a function", handler, "__call__")
     if _is(inspect.isgeneratorfunction, handler) or _is(inspect.isasyncgenfunction, handler):
         raise InvalidConfig(
             f"{where}: expected a function that has done its work when it returns, got a generator function, "

@@ -146,7 +146,7 @@ def put(
     shards: Counter[str] = Counter()
     failed: list[KinesisSpoutError] = []
     shown = nullcontext(lambda _count: None) if at_once else world.listener.progress("records put", total)
-    # What the producer logs of each try, the error says at the end.
+    # The error at the end says what the producer's log of each try would.
     with unheard("kinesis_spout.producer"), shown as advance:
 
         def ended(ticket: "Ticket") -> None:
@@ -160,7 +160,7 @@ def put(
         # One call at a time keeps the order of the records.
         with (
             KinesisProducer(
-                config.stream,
+                config=config,
                 client=world.client(config),
                 max_concurrent_calls=1,
                 max_buffered_records=_BUFFERED,

@@ -1,6 +1,6 @@
 """The plain-Python door: Storm's verbs on a Kinesis stream, or on several.
 
-    spout = RecordSpout(stream="orders", app="billing")
+    spout = RecordSpout("orders", app="billing")
     with spout.open() as tuples:
         for message_id, values in tuples:
             handle(values)
@@ -17,7 +17,7 @@ moment, so that many idle ones cost little.
 
 import os
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Self, Unpack
 from weakref import WeakSet
@@ -29,7 +29,7 @@ from kinesis_spout.consumer.ports import Ports, StreamsPorts, given_ports
 from kinesis_spout.consumer.stream_set import StreamSet
 from kinesis_spout.kinesis import Prefetcher
 from kinesis_spout.model.clock import Clock, SystemClock
-from kinesis_spout.model.errors import InvalidConfig, SpoutClosed, StreamNotFound
+from kinesis_spout.model.errors import InvalidConfig, SpoutClosed, StreamNotFound, refuse_other_kind
 from kinesis_spout.model.handler import failure_of, failure_saying
 from kinesis_spout.model.record import Record
 from kinesis_spout.model.scheme import resolve
@@ -39,6 +39,7 @@ from kinesis_spout.plain.listener import Announcements, SpoutListener
 from kinesis_spout.plain.stream_tuples import Emitted, MessageId, StreamTuples
 from kinesis_spout.processes.stop_signals import stop_signals
 from kinesis_spout.settings import SpoutConfig, SpoutSettings
+from kinesis_spout.settings.spout_config import refuse_misplaced
 
 if TYPE_CHECKING:
     from opentelemetry.trace import Span
@@ -59,6 +60,7 @@ class RecordSpout(Handle):
     slash. A stream that is deleted ends alone.
 
     Args:
+        stream: the setting of that name, which may also be given by its name.
         config: the settings. Without it they are taken from ``settings`` over the environment variables
             ``KINESIS_SPOUT_*``; see ``SpoutConfig.load``.
         ports: what to use instead of Kinesis and ZooKeeper; the spout closes it. `Ports` are of one stream.
@@ -75,13 +77,23 @@ class RecordSpout(Handle):
 
     def __init__(
         self,
-        config: SpoutConfig | None = None,
+        stream: str | Sequence[str] | None = None,
+        /,
         *,
+        config: SpoutConfig | None = None,
         ports: Ports | StreamsPorts | None = None,
         scheme: str | Callable[[Record], Any] = "raw",
         listener: SpoutListener | None = None,
         **settings: Unpack[SpoutSettings],
     ) -> None:
+        refuse_misplaced(type(self).__name__, stream, config)
+        if stream is not None:
+            if "stream" in settings:
+                raise InvalidConfig(
+                    f"stream: expected it once, got {stream!r} first in the call and "
+                    f"stream={settings['stream']!r}: leave one of them out"
+                )
+            settings["stream"] = stream
         if config is not None and settings:
             raise InvalidConfig(
                 f"expected a config or settings, got both (settings: {', '.join(sorted(settings))}): "
@@ -90,6 +102,10 @@ class RecordSpout(Handle):
         self.config = SpoutConfig.load(**settings) if config is None else config
         self._given_ports = None if ports is None else given_ports(ports, self.config)
         self._scheme = resolve(scheme)
+        if listener is not None:
+            refuse_other_kind(
+                "listener", "a SpoutListener", listener, "emitted", "acked", "failed", "exhausted"
+            )
         self._announcements = None if listener is None else Announcements(listener)
         self._streams: StreamSet[StreamTuples] | None = None
         self._clock: Clock = SystemClock()

@@ -19,7 +19,7 @@ from kinesis_spout.kinesis.write.waiting_records import WaitingRecords
 from kinesis_spout.model.clock import Clock
 from kinesis_spout.model.distribution import Counted
 from kinesis_spout.model.errors import KinesisSpoutError, SpoolDamaged, SpoolError
-from kinesis_spout.model.logs import counted
+from kinesis_spout.model.logs import DeadLetterLines, counted
 from kinesis_spout.model.record import DeadLetter
 from kinesis_spout.ports import DeadLetterSink
 from kinesis_spout.producer.buffer import Buffer
@@ -74,6 +74,7 @@ class Engine:
         self._clock = clock
         self._told = Told(clock)
         """Guarded by the lock."""
+        self._lines = DeadLetterLines(_log, f" of the producer of {self._stream}")
         # Each record has its own deadline.
         retry_policy = CallRetryPolicy(deadline_seconds=inf, clock=clock, jitter=jitter)
         self._calls = PutCalls(client, config.stream, retry_policy)
@@ -167,16 +168,20 @@ class Engine:
                 return None, inf, True
             work = self._sender.next_work()
             is_armed = self.buffer.arm(*self._sender.wakes_at)
-            due_at = self._sender.due_at
+            due_at = self._due_at()
             another = not is_armed or (work is not None and due_at < inf)
         self._tell()
+        self._lines.say(self._clock.monotonic())
         return work, due_at, another
 
     @property
     def due_at(self) -> float:
         """When there may be something to do although nothing comes, as monotonic time."""
         with self._lock:
-            return self._sender.due_at
+            return self._due_at()
+
+    def _due_at(self) -> float:
+        return min(self._sender.due_at, self._lines.due_at)
 
     def do(self, work: WorkToDo) -> None:
         if isinstance(work, Call):
@@ -230,6 +235,7 @@ class Engine:
             left = self._sender.abandon(reason)
             self._something_ended.notify_all()
         self._tell()
+        self._lines.say()
         return left
 
     def forget(self) -> None:
@@ -286,6 +292,7 @@ class Engine:
         else:
             with self._lock:
                 self._sender.written(letters)
+            self._lines.written(len(letters.held), self._clock.monotonic())
 
     def _letter(self, ticket: Ticket, letters: Letters) -> DeadLetter:
         return DeadLetter(

@@ -1,5 +1,6 @@
 """Every setting of a producer, as one frozen value that is valid or does not exist."""
 
+import os
 from typing import Any, Final, Self, Unpack
 
 import msgspec
@@ -11,8 +12,8 @@ from kinesis_spout.settings.rules import (
     check_endpoints,
     region,
 )
-from kinesis_spout.settings.setting_messages import listed
-from kinesis_spout.settings.sources import checked, from_keywords
+from kinesis_spout.settings.setting_messages import MissingSetting, listed
+from kinesis_spout.settings.sources import checked, from_environment, from_keywords
 from kinesis_spout.settings.spout_config import SpoutConfig
 from kinesis_spout.settings.table.connection import CLIENT
 from kinesis_spout.settings.table.writing import PRODUCER_SETTINGS
@@ -20,7 +21,7 @@ from kinesis_spout.settings.typed import ProducerFields, ProducerSettings
 
 __all__ = ["ProducerConfig", "ProducerSettings"]
 
-_TAKEN_OVER: Final = ("stream", *(option.setting for option in CLIENT if option.is_setting))
+_CONNECTION: Final = tuple(option.setting for option in CLIENT if option.is_setting)
 """The settings of a spout that have the same name and meaning."""
 _SECRETS: Final = frozenset(name for name, option in PRODUCER_SETTINGS.items() if option.secret)
 
@@ -43,20 +44,28 @@ class ProducerConfig(ProducerFields, frozen=True, kw_only=True):
             stream: a name or an ARN; None: that of ``config``.
             config: a spout's: its settings for the connection to Kinesis are used, unless ``settings``
                 override them, and its stream if none is given. Its dead letters are a consumer's, and not used.
+                None: the connection is that of the environment variables ``KINESIS_SPOUT_*``, as a spout takes
+                them. Its stream is one to read: a producer does not take it.
             dead_letters: what names a sink.
             settings: by their names.
 
         Raises:
             InvalidConfig: names the setting, its value (never a secret's) and what is allowed.
         """
-        given: dict[str, Any] = (
-            {} if config is None else {name: getattr(config, name) for name in _TAKEN_OVER}
-        )
-        given |= settings
-        given |= {"dead_letters": dead_letters}
+        given: dict[str, Any] = {**settings, "dead_letters": dead_letters}
         if stream is not None:
             given["stream"] = stream
-        return cls(**checked(from_keywords(given, PRODUCER_SETTINGS), PRODUCER_SETTINGS))
+        elif config is not None:
+            given["stream"] = config.stream
+        else:
+            how = 'write KinesisProducer("orders", ...), or KinesisProducer(config=...)'
+            raise MissingSetting("stream", PRODUCER_SETTINGS["stream"].allowed, how)
+        if config is None:
+            found = from_environment(os.environ)
+        else:
+            found = from_keywords({name: getattr(config, name) for name in _CONNECTION})
+        connection = {name: found[name] for name in _CONNECTION if name in found}
+        return cls(**checked(connection | from_keywords(given, PRODUCER_SETTINGS), PRODUCER_SETTINGS))
 
     def __post_init__(self) -> None:
         values = msgspec.structs.asdict(self)

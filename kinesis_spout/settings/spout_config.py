@@ -10,7 +10,7 @@ from typing import Any, Final, Self, Unpack
 
 import msgspec
 
-from kinesis_spout.model.errors import InvalidConfig
+from kinesis_spout.model.errors import InvalidConfig, given_kind
 from kinesis_spout.settings.grammar.shard_positions import EndPositions, run_end, run_start
 from kinesis_spout.settings.grammar.stream_names import name_of, names_several, parts_of, region_of
 from kinesis_spout.settings.grammar.zookeeper_address import hosts
@@ -197,6 +197,24 @@ class SpoutConfig(SpoutFields, frozen=True, kw_only=True, forbid_unknown_fields=
     def dead_letters_url(self) -> str:
         """The place of dead letters: the URL or path that was set, or the default directory."""
         return self.dead_letters or f".kinesis-spout/{self.app}/{self.stream_name}/dead-letters"
+
+
+def refuse_misplaced(call: str, stream: object, config: object) -> None:
+    """Refuse a configuration in the place of the stream, and anything else in the place of the configuration.
+
+    Raises:
+        InvalidConfig: it shows the form of the ``call``.
+    """
+    if isinstance(stream, (SpoutConfig, Mapping)):
+        raise InvalidConfig(
+            f"stream: expected a name or an ARN, got {given_kind(stream)}: write {call}(config=...) with a "
+            f'SpoutConfig, or {call}("orders", ...) with settings as keyword arguments'
+        )
+    if config is not None and not isinstance(config, SpoutConfig):
+        raise InvalidConfig(
+            f"config: expected a SpoutConfig, got {given_kind(config)}: make one with SpoutConfig.of(...) or "
+            f'SpoutConfig.load(path), or write {call}("orders", ...) with settings as keyword arguments'
+        )
 
 
 def _or_oldest(position: str) -> str:

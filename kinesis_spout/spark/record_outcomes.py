@@ -34,7 +34,7 @@ from kinesis_spout.dead_letters.sink_url import check_once, open_sink
 from kinesis_spout.model.clock import Clock, SystemClock
 from kinesis_spout.model.columns import HANDLED_COLUMNS, RECORD_COLUMNS
 from kinesis_spout.model.errors import DeadLetterError, InvalidConfig, KinesisSpoutError
-from kinesis_spout.model.logs import FailureKinds
+from kinesis_spout.model.logs import DeadLetterLines, FailureKinds
 from kinesis_spout.model.record import DeadLetter, Record
 from kinesis_spout.model.scheme import resolve
 from kinesis_spout.ports import DeadLetterSink
@@ -130,7 +130,7 @@ def each_record(
         scheme: "raw" (a `Record`), "text", "json", ``"module:callable"`` or a callable.
         max_failed_bytes_per_task: of failed records that one task may bring back to the driver. When more fails,
             it stops after the batch of Arrow at hand, and the micro-batch fails with `TooManyFailures`.
-        on_progress: called for every finished micro-batch. What it raises is logged and goes no further.
+        on_progress: called for every finished micro-batch. Its errors are logged and go no further.
         clock: what back-offs wait on and ages are measured with.
         settings: as of `KinesisSpout`. ``app`` and ``dead_letters`` must be given; then those of retries
             (``retry_limit``, ``retry_backoff_seconds`` and the like, ``maximum_record_age_seconds``,
@@ -149,8 +149,6 @@ def each_record(
     """
     if unknown := sorted(settings.keys() - set(_SETTINGS)):
         raise InvalidConfig(f"each_record: expected settings among {', '.join(_SETTINGS)}, got {unknown[0]}")
-    if not callable(handler):
-        raise InvalidConfig(f"handler: expected a callable, got {handler!r}")
     if settings.get("dead_letters") is None:
         raise InvalidConfig("dead_letters: expected a directory or a URL, got none")
     if max_failed_bytes_per_task <= 0:
@@ -193,14 +191,20 @@ class _EachRecord:
             check_once(self.config.dead_letters_url, sink, aws=client_settings(self.config))
         started = self.clock.monotonic()
         waiting = FailedRecords(self.config, self.policy, self.blame)
-        delivered, dead = self._round(df.select(*columns), self.deliver, batch_id, waiting)
-        retried, again = 0, DeliverRecords(self.deliver.handler, math.inf)
-        while (due := waiting.next_due) is not None:
-            self.clock.sleep(due - self.clock.monotonic())
-            records = df.sparkSession.createDataFrame(table_of(waiting.take_due(self.clock.monotonic())))
-            redelivered, given_up = self._round(records, again, batch_id, waiting)
-            retried += redelivered
-            dead += given_up
+        lines = DeadLetterLines(
+            _log, f" of micro-batch {batch_id}; they are in {shown(self.config.dead_letters_url)}"
+        )
+        try:
+            delivered, dead = self._round(df.select(*columns), self.deliver, batch_id, waiting, lines)
+            retried, again = 0, DeliverRecords(self.deliver.handler, math.inf)
+            while (due := waiting.next_due) is not None:
+                self.clock.sleep(due - self.clock.monotonic())
+                records = df.sparkSession.createDataFrame(table_of(waiting.take_due(self.clock.monotonic())))
+                redelivered, given_up = self._round(records, again, batch_id, waiting, lines)
+                retried += redelivered
+                dead += given_up
+        finally:
+            lines.say()
         outcomes = RecordOutcomes(
             batch_id=batch_id,
             delivered=delivered,
@@ -216,7 +220,12 @@ class _EachRecord:
             _log.exception("on_progress of each_record raised; micro-batch %d is finished", batch_id)
 
     def _round(
-        self, df: DataFrame, deliver: "DeliverRecords", batch_id: int, waiting: "FailedRecords"
+        self,
+        df: DataFrame,
+        deliver: "DeliverRecords",
+        batch_id: int,
+        waiting: "FailedRecords",
+        lines: DeadLetterLines,
     ) -> tuple[int, int]:
         """Deliver records once, in one job. Returns how many were delivered, and how many dead-lettered."""
         try:
@@ -240,7 +249,7 @@ class _EachRecord:
         letters = self._settle(results, batch_id, waiting)
         if letters:
             self._write(letters)
-            _log.info("micro-batch %d: dead-lettered %d records", batch_id, len(letters))
+            lines.written(len(letters), self.clock.monotonic())
         return sum(result.delivered for result in results), len(letters)
 
     def _settle(

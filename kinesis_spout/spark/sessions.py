@@ -14,7 +14,7 @@ from py4j.protocol import Py4JJavaError
 from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import SparkSession
 
-from kinesis_spout.model.errors import InvalidConfig
+from kinesis_spout.model.errors import InvalidConfig, refuse_other_kind
 from kinesis_spout.processes.executor_python import unfit_python
 from kinesis_spout.structured.data_source import KinesisDataSource, KinesisSpoutDataSource
 
@@ -86,14 +86,15 @@ def session_settings(app_name: str, master: str | None = None, **settings: str) 
 def register(spark: SparkSession) -> None:
     """Register ``format("kinesis")`` and ``format("kinesis_spout")`` with a session, classic or Spark Connect.
 
-    Not needed where this package is installed on the driver: Spark finds ``pyspark_kinesis`` there. It helps
-    where Spark does not look: a package from ``spark.submit.pyFiles`` or a folder added to ``sys.path``
+    Not needed if this package is installed on the driver: Spark finds ``pyspark_kinesis`` there. It helps if
+    Spark does not look there: a package from ``spark.submit.pyFiles`` or a folder added to ``sys.path``
     later. And it says what to set where the Python that Spark starts lacks this package: Spark itself only
     says that it finds no data source.
 
     Raises:
         InvalidConfig: the Python that Spark starts does not fit.
     """
+    refuse_other_kind("spark", "a SparkSession", spark, "dataSource")
     for source in (KinesisDataSource, KinesisSpoutDataSource):
         try:
             spark.dataSource.register(source)

@@ -372,7 +372,7 @@ def test_the_doors_get_in_and_no_secret_gets_out(
     caplog.set_level(1)
     config = SpoutConfig.of(**given)
     shown = [repr(config), repr(zookeeper_settings(config))]
-    with RecordSpout(config, scheme="text").open() as spout:
+    with RecordSpout(config=config, scheme="text").open() as spout:
         assert {next_acked(spout) for _ in range(10)} == {str(number) for number in range(10)}
 
     shown.append(command(given, "shards", "--json"))
@@ -385,7 +385,7 @@ def test_the_doors_get_in_and_no_secret_gets_out(
     other_ca = {"zookeeper_tls_ca": secured_zookeeper.file("other-ca")}
     for wrong in ({"zookeeper_password": "wr0ng-password"}, other_ca):
         with pytest.raises(StoreError) as error:
-            RecordSpout(SpoutConfig.of(**given | wrong)).activate()
+            RecordSpout(config=SpoutConfig.of(**given | wrong)).activate()
         shown += traceback.format_exception(error.value)
 
     begin(secured_zookeeper, f"{config.zookeeper_root}-digest", secured_zookeeper.access("digest"))

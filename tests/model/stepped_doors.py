@@ -53,7 +53,7 @@ class PlainDoor(Door):
 
     def __init__(self, process: Process) -> None:
         self._world = process.world
-        self._spout = SteppedSpout(_config(process), ports=process.ports).open()
+        self._spout = SteppedSpout(config=_config(process), ports=process.ports).open()
         self._handled: list[tuple[str, Record, Exception | None]] = []
 
     def step(self) -> None:

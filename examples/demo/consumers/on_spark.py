@@ -25,7 +25,7 @@ def consume(settings: ConsumerSettings) -> None:
     now = time.monotonic()
     status = ConsumerStatus(joined_at=now, spark_seconds=now - started)
     status.tell(settings)
-    with KinesisSpout(settings.spout_config()).foreach_record(spark, settings.handler()) as query:
+    with KinesisSpout(config=settings.spout_config()).foreach_record(spark, settings.handler()) as query:
         while query.isActive and not input_ended(STATUS_SECONDS):
             status.now(query.shards(), query.last_error).tell(settings)
     error = query.exception()

@@ -17,7 +17,7 @@ def consume(settings: ConsumerSettings) -> None:
     handler = settings.handler()
     status = ConsumerStatus(joined_at=time.monotonic())
     status.tell(settings)
-    with KinesisSpout(settings.spout_config()).open() as tuples:
+    with KinesisSpout(config=settings.spout_config()).open() as tuples:
         watch = threading.Thread(target=_watch, args=(tuples, status, settings), daemon=True)
         watch.start()
         for message_id, record in tuples:

@@ -1,6 +1,6 @@
 """Commands for shards, for the members that share them, and for what operators order: ``pause``, ``audit``."""
 
-from typing import Annotated, Final
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
@@ -11,8 +11,10 @@ from kinesis_spout.operations import group
 from kinesis_spout.operations.audit import read_audit
 from kinesis_spout.operations.checkpoints import checkpoint_text
 from kinesis_spout.operations.group import GroupView
-from kinesis_spout.operations.shards import ShardView, view_shards
 from kinesis_spout.settings import SpoutConfig
+
+if TYPE_CHECKING:
+    from kinesis_spout.operations.watch.sight import ShardSight
 
 members: Final = typer.Typer(
     help="Show an application's members; drain one before a stop.",
@@ -131,8 +133,8 @@ def print_members(view: GroupView) -> None:
 def audit(ctx: typer.Context, config: SpoutConfig, *, json: Json = False) -> None:
     """List what operators changed, the oldest change first.
 
-    Each pause, resume, drain, reset and redrive is one entry, whether it came from the command line or the web
-    page. ZooKeeper keeps the last 1,000 of an application on a stream.
+    Each pause, resume, drain, reset, redrive and dismissal is one entry, from the command line or the web page.
+    ZooKeeper keeps the last 1,000 of an application on a stream.
     """
     documents = [entry.document() for entry in read_audit(ctx.obj, config)]
     if json:
@@ -157,15 +159,21 @@ def shards(
     """Show each shard: its state, owner, checkpoint and lag.
 
     "lag" is what Kinesis says of the first record after the checkpoint (MillisBehindLatest), "oldest" is that
-    record's age. The states: waiting (for its parents), ready (no member reads it now), reading, paused
-    (practically every record failed), paused by an operator, over (all of it is finished), gone (trimmed by
-    retention before it was finished), not begun.
+    record's age. The states, the most urgent first: stalled (it has records to deliver, and does not move: a
+    line below the table says why), unreadable, gone (trimmed by retention before it was finished), paused
+    (practically every record failed), paused by an operator, ready (no member reads it now), reading, waiting
+    (for its parents), not begun, over (all of it is finished).
+
+    Members with an address (`http`) are asked whether their shards move. Of others, a shard is stalled when for
+    30 seconds records waited and no progress was stored.
 
     The living members, which share the shards, stand below; one of them leads.
 
     Next: `kinesis-spout checkpoints show` for the stored progress in full, `kinesis-spout dead-letters list`
     for records that were given up.
     """
+    from kinesis_spout.operations.watch.sight import view_shards  # noqa: PLC0415 - --help does not wait for it
+
     view = view_shards(ctx.obj, config, lag=lag)
     if json:
         print_json(view.document())
@@ -176,16 +184,16 @@ def shards(
             print_members(view.group)
     for text in view.notes:
         note(text)
-    if any(each.problem for each in view.shards):
+    if any(each.view.problem for each in view.shards):
         raise typer.Exit(KinesisError.exit_code)
 
 
-def _shard_cells(view: ShardView) -> list[str]:
-    document = view.document()
+def _shard_cells(sight: "ShardSight") -> list[str]:
+    view, document = sight.view, sight.document()
     unread, lag = document["oldest_unread_millis"], document["lag_millis"]
     return [
         view.shard_id,
-        f"{view.state.value}, closed" if view.closed else view.state.value,
+        f"{sight.state.value}, closed" if view.closed else sight.state.value,
         ", ".join(view.parents) or "-",
         view.owner or "-",
         "-" if view.checkpoint is None else checkpoint_text(view.checkpoint),

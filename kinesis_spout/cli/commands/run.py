@@ -182,5 +182,5 @@ def _start(
 ) -> "SpoutQuery":
     from kinesis_spout.kinesis_spout import KinesisSpout  # noqa: PLC0415 - needs PySpark
 
-    query: SpoutQuery = getattr(KinesisSpout(config, scheme=scheme), kind.value)(spark, function)
+    query: SpoutQuery = getattr(KinesisSpout(config=config, scheme=scheme), kind.value)(spark, function)
     return query

@@ -55,7 +55,7 @@ class TipView(NamedTuple):
             return self._replace(empty_polls=self.empty_polls + 1)
         tip_seen_at, read_to, record_bytes = self.tip_seen_at, self.read_to, self.record_bytes
         if page.millis_behind_latest == 0:
-            # What was put while the poll was under way can have come too late for it.
+            # A record put while the poll was under way can have come too late for it.
             read_to = begun_at if page.pushed_at is None else page.pushed_at
             tip_seen_at = tip_seen_at if page.records else read_to
         if page.records:
@@ -268,11 +268,11 @@ class DriverShards:
         return WorkSlice(plan=plan, age=age, records=tuple(record for record in kept if record is not None))
 
     def _paced(self, cursor: Cursor, shard_id: str) -> Cursor:
-        """Set how fast executors read on, and not before the driver's own reads since are paid for."""
+        """Set how fast executors read on, and how long they wait until all reads so far are paid for."""
         paces = self.consumer.ports.paces
         return replace(
             cursor,
-            not_before=max(cursor.not_before, paces.not_before(shard_id)),
+            wait_seconds=paces.wait_seconds(shard_id),
             pace=paces.elsewhere,
             throttled_to=paces.of(shard_id).throttled_to,
         )

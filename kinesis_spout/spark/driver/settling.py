@@ -1,7 +1,7 @@
 """Outcomes of a batch that has ended, for its records: acked, retried, given up, or planned again.
 
-Where a worker has died, some slices come back with the record that was under way: that one is to blame. How
-far the others came is unknown: they are planned again, and halved if they die alone
+When a worker has died, some slices come back with the record that was under way: that one is to blame. The
+progress of the others is unknown: they are planned again, and halved if they die alone
 (``shard_state.slices.isolation``).
 """
 
@@ -131,10 +131,12 @@ class Settling:
             self._manager.suspect(plan, result.suspects)
 
     def _read_settled(self, shard: DriverShard, result: WorkResult, now: float, started: float) -> None:
-        wait = result.cursor.wait_seconds(self._consumer.ports.clock.time())
         pacing = self._consumer.ports.paces.of(result.plan.shard_id)
         pacing.read_elsewhere(
-            started, result.bytes_read, ready_at=now + wait, throttled_to=result.cursor.throttled_to
+            started,
+            result.bytes_read,
+            ready_at=now + result.cursor.wait_seconds,
+            throttled_to=result.cursor.throttled_to,
         )
         shard.slice_read(result, pacing.ready_at)
         if result.trimmed:

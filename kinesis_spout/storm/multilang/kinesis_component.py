@@ -160,7 +160,7 @@ class KinesisSpoutComponent(Spout):
         logger.addHandler(self.host_log)
         logger.setLevel(self._log_level)
         try:
-            self._spout = RecordSpout(self._configure(conf), scheme=self._values)
+            self._spout = RecordSpout(config=self._configure(conf), scheme=self._values)
         except InvalidConfig as error:
             raise CannotContinue(str(error)) from error
 

@@ -45,7 +45,7 @@ Noted = tuple[str, str, Sequence[Any]]
 class RunChoice:
     """Chooses how the next micro-batch is run. Mutable.
 
-    Where trees fail behind state at a rate, most runs at once are in vain. So after one of them the next
+    If trees fail behind state at a rate, most runs at once are in vain. So after one of them the next
     micro-batches are run carefully from the start: one after the first time in vain, then twice as many each
     time, and fewer after each run at once that counted.
     """

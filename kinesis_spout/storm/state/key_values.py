@@ -27,8 +27,8 @@ _PLAIN: Final = frozenset((str, bytes, int, bool, type(None)))
 """The types of keys that need no further look."""
 _PLAIN_VALUES: Final = _PLAIN | {float}
 _CAN_BE_READ: Final = _PLAIN_VALUES | {OpenWindows}
-"""The types of values that can be unpickled if they can be pickled. What is in windows was unpickled when it came
-here: unpickling it again would cost as much as to pickle it."""
+"""The types of values that can be unpickled if they can be pickled. Values in windows were unpickled when
+they came here: unpickling it again would cost as much as to pickle it."""
 
 
 @dataclass(frozen=True, slots=True)

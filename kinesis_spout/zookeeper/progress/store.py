@@ -23,7 +23,7 @@ from typing import Any
 
 from kazoo.exceptions import BadVersionError, NodeExistsError, NoNodeError, NotEmptyError
 
-from kinesis_spout.model.errors import CommitTooLarge, ConsumerAlive, StoreUnavailable
+from kinesis_spout.model.errors import CheckpointUnreadable, CommitTooLarge, ConsumerAlive, StoreUnavailable
 from kinesis_spout.ports import Attachment, CheckpointWrite, CommitResult
 from kinesis_spout.zookeeper.nodes import ChunkLimits, Nodes, chunked, make_layout, operation_bytes
 from kinesis_spout.zookeeper.ownerships import Ownerships, ShardOwnership
@@ -170,6 +170,20 @@ class ZooKeeperCheckpointStore:
         self._session.ready()
         return self._nodes.shard_ids()
 
+    def read_shards(self) -> dict[str, tuple[Checkpoint | CheckpointUnreadable, float]]:
+        self._session.ready()
+        found = self._nodes.present(self._nodes.shard_ids(), self._paths.shard)
+        return {
+            shard_id: (self._readable(shard_id, data), stat.last_modified)
+            for shard_id, (data, stat) in found.items()
+        }
+
+    def _readable(self, shard_id: str, data: bytes) -> Checkpoint | CheckpointUnreadable:
+        try:
+            return self._nodes.decode(shard_id, data)
+        except CheckpointUnreadable as error:
+            return error
+
     def read_shard(self, shard_id: str) -> tuple[Checkpoint, int] | None:
         """Return one shard's checkpoint and the version of its node; None if nothing is stored."""
         shard = self._nodes.read_shards([shard_id]).get(shard_id)
@@ -187,7 +201,7 @@ class ZooKeeperCheckpointStore:
     # -- committing
 
     def commit(self, writes: Sequence[CheckpointWrite], attachment: Attachment | None = None) -> CommitResult:
-        """Store the writes under the fence. Of two for one shard the later counts."""
+        """Store the writes under the fence. The later of two for one shard counts."""
         deadline = self._session.deadline()
         self._ownerships.notice_silence()
         self._session.await_connection(deadline)

@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from kinesis_spout.consumer import consumer_log
+from kinesis_spout.consumer import consumer_log, dead_lettering
 from kinesis_spout.model.errors import StoreUnavailable
 from tests.support.consumer.world import FIRST, SECOND, World, opened
 
@@ -173,6 +173,27 @@ def test_a_stop_by_an_error_names_it(world: World, caplog: pytest.LogCaptureFixt
     spout.close()
     (line,) = told(caplog, "stopped")
     assert line.startswith("stopped orders: StoreUnavailable: nobody answers; ")
+
+
+def test_a_record_that_is_given_up_is_warned_of_with_the_command_that_shows_it(
+    world: World, caplog: pytest.LogCaptureFixture
+) -> None:
+    spout = world.spout(retry_limit=0)
+    world.put(*"abcde")
+    first, *others = world.take(spout, 5)
+    spout.fail(first.message_id, "refused")
+    world.until(lambda: len(world.dead_letters.letters) == 1, "it is dead-lettered")
+    for each in others:
+        spout.fail(each.message_id, "refused")
+    spout.close()
+    lines = [each for each in caplog.records if each.name == dead_lettering.__name__]
+    assert {each.levelname for each in lines} == {"WARNING"}
+    assert lines[0].getMessage() == (
+        "dead-lettered 1 record, 1 since the start; `kinesis-spout dead-letters list --stream orders --app "
+        "billing` shows them"
+    )
+    said = [int(each.getMessage().split()[1]) for each in lines]
+    assert sum(said) == 5, "those of the last second are said at the close"
 
 
 def test_a_spout_that_never_started_does_not_say_that_it_stopped(

@@ -1,5 +1,6 @@
 import os
 import pickle
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -119,6 +120,27 @@ def test_a_missing_region_is_a_setting_to_mend(monkeypatch: pytest.MonkeyPatch) 
 
     with pytest.raises(InvalidConfig, match="region"):
         KinesisClientSettings(aws_access_key_id="a", aws_secret_access_key="b").create()
+
+
+@pytest.mark.parametrize("region", ["", " ", "us east 1"])
+def test_a_region_that_cannot_be_one_is_refused_with_its_place(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, region: str
+) -> None:
+    monkeypatch.setenv("AWS_DEFAULT_REGION", region)
+    said = (
+        f"region: expected a region such as eu-central-1, got {region!r} from the variable AWS_DEFAULT_REGION"
+    )
+    for settings in (KinesisClientSettings(), KinesisClientSettings(endpoint_url="http://localhost:4567")):
+        with pytest.raises(InvalidConfig, match=said):
+            settings.create()
+        with pytest.raises(InvalidConfig, match=said):
+            settings.session()
+    assert KinesisClientSettings(region="eu-west-1").create().meta.region_name == "eu-west-1"
+    monkeypatch.delenv("AWS_DEFAULT_REGION")
+    (tmp_path / "config").write_text("[profile ops]\nregion = us east 1\n")
+    monkeypatch.setenv("AWS_CONFIG_FILE", str(tmp_path / "config"))
+    with pytest.raises(InvalidConfig, match="got 'us east 1' from the profile 'ops'"):
+        KinesisClientSettings(aws_profile="ops").create()
 
 
 def test_a_stream_is_named_by_name_or_by_arn() -> None:

@@ -409,7 +409,7 @@ class TestTheStart:
         several = world.spout("orders,refunds").config
         ports = world.streams.process().open(several.of_stream("orders"))
         with pytest.raises(InvalidConfig, match="expected ports of several streams"):
-            SteppedSpout(several, ports=ports)
+            SteppedSpout(config=several, ports=ports)
         ports.close_all()
 
     def test_one_stream_named_is_read_as_if_there_were_no_others(self, world: World) -> None:

@@ -123,6 +123,30 @@ def test_a_producer_goes_the_way_of_a_spouts_configuration() -> None:
     assert "hush" not in repr(producer.config)
 
 
+def test_without_a_configuration_the_connection_is_the_environments(monkeypatch: pytest.MonkeyPatch) -> None:
+    given = {
+        "STREAM": "to-read",
+        "ENDPOINT_URL": "http://localhost:4567",
+        "REGION": "eu-west-1",
+        "AWS_PROFILE": "ops",
+    }
+    for name, value in given.items():
+        monkeypatch.setenv(f"KINESIS_SPOUT_{name}", value)
+    client = WritableKinesis(orders=1).client
+    config = SteppedProducer("orders", client=client, region="eu-west-2").config
+    assert (config.stream, config.region) == ("orders", "eu-west-2"), "what is given comes first"
+    assert (config.endpoint_url, config.aws_profile) == ("http://localhost:4567", "ops")
+    of_spout = SpoutConfig.of(stream="s", app="a")
+    assert SteppedProducer(config=of_spout, client=client).config.endpoint_url is None, (
+        "a configuration is whole"
+    )
+    with pytest.raises(InvalidConfig, match=r"stream is required: .*KinesisProducer\("):
+        SteppedProducer(client=client)
+    monkeypatch.setenv("KINESIS_SPOUT_ENDPOINT_URL", "kinesis.local")
+    with pytest.raises(InvalidConfig, match=r"endpoint_url \(from KINESIS_SPOUT_ENDPOINT_URL\): expected"):
+        SteppedProducer("orders", client=client)
+
+
 # How tickets end
 
 
@@ -264,6 +288,21 @@ def test_what_could_not_be_put_in_time_is_a_dead_letter_and_leaves_the_spool() -
     ]
     assert all(isinstance(ticket.exception(0), Throttled) for ticket in tickets)
     assert content == {}
+
+
+def test_dead_letters_are_warned_of_once_a_second(caplog: pytest.LogCaptureFixture) -> None:
+    kinesis = WritableKinesis(s=1)
+    kinesis.refuses = lambda *_: THROTTLED
+    producer = stepped(kinesis, dead_letters=InMemoryDeadLetterSink(), delivery_timeout_seconds=1.0)
+    for _ in range(5):
+        put(producer, 2)
+        producer.clock.advance(0.1)
+    producer.flush()
+    producer.close()
+    said = [each for each in caplog.messages if each.startswith("dead-lettered")]
+    assert said[0].endswith(" since the start of the producer of s")
+    assert sum(int(each.split()[1]) for each in said) == 10
+    assert len(said) <= 2
 
 
 def test_without_dead_letters_what_failed_for_its_time_stays_in_the_spool_for_the_next_producer() -> None:

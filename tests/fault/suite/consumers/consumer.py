@@ -131,6 +131,7 @@ class LoggingSink:
         self._fault = fault
         self.check_writable = sink.check_writable
         self.read = sink.read
+        self.mark = sink.mark
         self.close = sink.close
 
     def write(self, letters: Sequence[DeadLetter]) -> None:
@@ -164,7 +165,7 @@ def main() -> None:
     config = SpoutConfig.of(**job.settings)
     ports = open_ports(config)
     ports = replace(ports, dead_letters=LoggingSink(ports.dead_letters, log, Path(job.sink)))
-    with RecordSpout(config, ports=ports, listener=LoggingListener(log)).open() as spout:
+    with RecordSpout(config=config, ports=ports, listener=LoggingListener(log)).open() as spout:
         log.add(Kind.STARTED, RecordId("", 0))
         handle = Handler(job)
         while not select.select([sys.stdin], [], [], 0)[0]:

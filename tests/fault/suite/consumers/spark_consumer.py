@@ -113,7 +113,7 @@ def main() -> None:
     ports = replace(ports, dead_letters=LoggingSink(ports.dead_letters, log, Path(job.sink)))
     limit = config.retry_limit
     assert limit is not None, "the suite sets one"
-    query = KinesisSpout(config, ports=ports).foreach_record(spark, SparkHandler(job, limit))
+    query = KinesisSpout(config=config, ports=ports).foreach_record(spark, SparkHandler(job, limit))
     log.add(Kind.STARTED, RecordId("", 0))
     with query:
         while not select.select([sys.stdin], [], [], 0)[0]:

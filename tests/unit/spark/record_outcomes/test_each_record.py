@@ -97,7 +97,7 @@ def test_the_function_travels_to_where_foreach_batch_runs() -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"handler": "charge"}, "handler: expected a callable, got 'charge'"),
+        ({"handler": "charge"}, "handler: expected a function, got a str"),
         ({"app": ""}, "app: expected"),
         ({"dead_letters": ""}, "dead_letters: expected"),
         ({"dead_letters": "kinesis://"}, "dead_letters: expected"),

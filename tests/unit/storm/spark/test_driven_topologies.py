@@ -190,7 +190,7 @@ class World(EngineWorld):
                 **settings,
             }
         )
-        return KinesisSpout(config, ports=ports, scheme="text")
+        return KinesisSpout(config=config, ports=ports, scheme="text")
 
     def run(
         self,
