@@ -86,7 +86,7 @@ def test_a_missing_required_setting_says_where_it_can_be_set(missing: str) -> No
         ("max_records_per_fetch", 10_001, "int >= 1 and <= 10,000"),
         ("poll_interval_seconds", 0.1, "float >= 0.2"),
         ("fail_on_data_loss", "false", "true or false"),
-        ("region", "", "text, or none"),
+        ("region", "", "a region such as eu-central-1, or none"),
         ("endpoint_url", "localhost:4566", "http://"),
         ("role_arn", "admin", "an IAM role ARN"),
         ("role_session_name", "spout", "none without role_arn"),
@@ -373,7 +373,7 @@ def test_a_number_in_the_environment_may_have_a_unit(name: str, text: str, value
 
 
 def test_a_number_with_a_unit_has_the_range_of_one_without() -> None:
-    with pytest.raises(InvalidConfig, match=r"expected float >= 0\.2, got '199ms'"):
+    with pytest.raises(InvalidConfig, match=r"expected float >= 0\.2, or a duration .*, got '199ms'"):
         SpoutConfig.from_env({"KINESIS_SPOUT_POLL_INTERVAL_SECONDS": "199ms"}, **REQUIRED)
     assert refusal(poll_interval_seconds="500ms").endswith("got '500ms'")
 
