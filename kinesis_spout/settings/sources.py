@@ -90,7 +90,7 @@ def from_toml_file(path: Path) -> dict[str, Setting]:
         raise InvalidConfig(
             f"expected a table [{TOML_TABLE}] in {str(path)!r}, got one {type(table).__name__} of that name"
         )
-    _refuse_unknown(table, f"key in {str(path)!r}")
+    _refuse_unknown(table, "key", where=f" in {str(path)!r}")
     return {name: Setting(value, f"{name} (from {path})") for name, value in table.items()}
 
 
@@ -138,6 +138,7 @@ def _refuse_unknown(
     given: Mapping[str, Any],
     what: str,
     spelled: Callable[[str], str] = str,
+    where: str = "",
     rows: Mapping[str, Option] = SETTINGS,
 ) -> None:
     # The value stays out of the message: an unknown key may be a misspelt secret.
@@ -145,5 +146,6 @@ def _refuse_unknown(
     for name in given:
         if name not in allowed:
             near = " or ".join(spelled(each) for each in nearest(name) if each in rows)
-            advice = f"did you mean {near}?" if near else f"expected one of {', '.join(allowed)}"
-            raise InvalidConfig(f"unknown {what} {name!r}: {advice}")
+            those = "those that `kinesis-spout options` lists" if rows is SETTINGS else ", ".join(allowed)
+            advice = f"did you mean {near}?" if near else f"expected one of {those}"
+            raise InvalidConfig(f"unknown {what} {name!r}{where}: {advice}")

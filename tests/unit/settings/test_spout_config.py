@@ -129,9 +129,8 @@ def test_a_setting_that_is_only_spelled_otherwise_is_answered_with_its_name(name
     assert refusal(**{name: 1}).endswith("did you mean retry_limit?")
 
 
-def test_an_unknown_setting_near_nothing_is_answered_with_all_names() -> None:
-    message = refusal(xyzzy=1)
-    assert all(name in message for name in SpoutConfig.__struct_fields__)
+def test_an_unknown_setting_near_nothing_is_answered_with_the_command_that_lists_all() -> None:
+    assert refusal(xyzzy=1).endswith("expected one of those that `kinesis-spout options` lists")
 
 
 def test_the_value_of_an_unknown_setting_is_not_shown_for_it_may_be_a_secret() -> None:
@@ -466,7 +465,7 @@ def test_a_relative_path_in_a_toml_file_stays_relative(tmp_path: Path) -> None:
     [
         ("retry_limit = ", "expected TOML in .*spout.toml"),
         ("kinesis_spout = 3", r"expected a table \[kinesis_spout\] in .*got one int"),
-        ("retry_limt = 3", "unknown key in .*spout.toml.*did you mean retry_limit"),
+        ("retry_limt = 3", "unknown key 'retry_limt' in .*spout.toml.*did you mean retry_limit"),
         ('retry_limit = "3"', r"^retry_limit \(from .*spout.toml\): expected int >= 0, or none, got '3'"),
     ],
 )
