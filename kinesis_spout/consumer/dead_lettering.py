@@ -9,9 +9,9 @@ from typing import Any, Final
 
 from kinesis_spout.consumer.counters import Counters, Figures
 from kinesis_spout.consumer.ports import Ports
+from kinesis_spout.dead_letters.log_lines import DeadLetterLines
 from kinesis_spout.model.errors import DeadLetterError
 from kinesis_spout.model.handler import RaisedAt
-from kinesis_spout.model.logs import DeadLetterLines
 from kinesis_spout.model.record import DeadLetter, Record
 from kinesis_spout.settings import SpoutConfig
 from shard_state import Exhausted, SequenceNumber, StateManager

@@ -30,11 +30,12 @@ from pyspark.sql import DataFrame
 from kinesis_spout.consumer.consumer_state import max_spared_seconds, retry_policy
 from kinesis_spout.consumer.open_ports import client_settings
 from kinesis_spout.consumer.trouble_reports import most_frequent, trouble_text
+from kinesis_spout.dead_letters.log_lines import DeadLetterLines
 from kinesis_spout.dead_letters.sink_url import check_once, open_sink
 from kinesis_spout.model.clock import Clock, SystemClock
 from kinesis_spout.model.columns import HANDLED_COLUMNS, RECORD_COLUMNS
 from kinesis_spout.model.errors import DeadLetterError, InvalidConfig, KinesisSpoutError
-from kinesis_spout.model.logs import DeadLetterLines, FailureKinds
+from kinesis_spout.model.logs import FailureKinds
 from kinesis_spout.model.record import DeadLetter, Record
 from kinesis_spout.model.scheme import resolve
 from kinesis_spout.ports import DeadLetterSink
