@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from kinesis_spout.producer import KinesisProducer, PutResult, Ticket
     from kinesis_spout.producer.spool import DiskSpool
     from kinesis_spout.settings import SpoutConfig
-    from kinesis_spout.spark import Collector, each_record, register, session
+    from kinesis_spout.spark import Collector, await_termination, each_record, register, session
 
     __version__: str
 
@@ -41,6 +41,7 @@ __all__ = [
     "RetryLater",
     "SpoutConfig",
     "Ticket",
+    "await_termination",
     "each_record",
     "open_ports",
     "register",
@@ -58,7 +59,7 @@ _NAMES: Final = {
     "kinesis_spout.producer": ("KinesisProducer", "PutResult", "Ticket"),
     "kinesis_spout.producer.spool": ("DiskSpool",),
     "kinesis_spout.settings": ("SpoutConfig",),
-    "kinesis_spout.spark": ("Collector", "each_record", "register", "session"),
+    "kinesis_spout.spark": ("Collector", "await_termination", "each_record", "register", "session"),
 }
 
 _load, _listed = lazy_names(__name__, _NAMES)

@@ -15,7 +15,7 @@ from kinesis_spout.model.errors import (
     KinesisSpoutError,
     Unavailable,
 )
-from kinesis_spout.operations.errors import NobodyAnswers, RedriveRuns, WrongArguments
+from kinesis_spout.operations.errors import LettersHeld, NobodyAnswers, WrongArguments
 
 INTERRUPTED: Final = 130
 """The exit code that shells expect of a command that SIGINT ended."""
@@ -31,7 +31,7 @@ _REACH_IT: Final = (
 )
 
 _NEXT_STEPS: Final[dict[type[KinesisSpoutError], str]] = {
-    RedriveRuns: "wait for its end, or stop it where it runs",
+    LettersHeld: "wait for its end, or stop it where it runs",
     WrongArguments: "the command with --help says what it takes",
     BrokenTopology: "fix it in its module; `kinesis-spout topology explain` checks it without Spark",
     InvalidConfig: "a setting is given as --set NAME=VALUE, as KINESIS_SPOUT_NAME, or in a file (--config); "

@@ -45,7 +45,7 @@ _CONTROLS: Final = re.compile(
     "[\\x00-\\x1f\\x7f-\\x9f\\u061c\\u200e\\u200f\\u2028-\\u202e\\u2066-\\u2069\\ud800-\\udfff]"
 )
 """C0, DEL and C1; marks of direction and of lines; halves of characters, which cannot be encoded."""
-_ARGUMENTS: Final = frozenset({"from", "shard", "to"})
+_ARGUMENTS: Final = frozenset({"from", "shard", "to", "why"})
 """Arguments of operations that are options of commands."""
 
 

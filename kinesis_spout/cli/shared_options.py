@@ -20,8 +20,7 @@ from kinesis_spout.cli.failures import ActionRefused
 from kinesis_spout.cli.output import note
 from kinesis_spout.model.errors import InvalidConfig
 from kinesis_spout.operations.errors import WrongArguments
-from kinesis_spout.operations.watch.applications import UNNAMED
-from kinesis_spout.operations.world import World, configs_of
+from kinesis_spout.operations.world import UNNAMED, World, configs_of
 from kinesis_spout.settings import SpoutConfig
 from kinesis_spout.settings.setting_messages import MissingSetting
 from kinesis_spout.settings.sources import (

@@ -6,12 +6,14 @@ letter it is, then the part's bytes. A letter's JSON has no line ends, so the tw
 share a partition key, so they lie in one shard (or, after a reshard, in its child). An incomplete letter
 comes from a write that failed and was repeated, and is left out.
 
-The stream's retention ends what it keeps: 24 hours unless it was raised.
+A mark is a record of its own: a line of JSON, with its end and nothing after it.
+
+The stream's retention ends what it keeps: 24 hours unless it was raised. It ends a letter before its mark.
 """
 
 import logging
 import uuid
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Final
@@ -19,7 +21,13 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 from botocore.exceptions import ClientError
 
-from kinesis_spout.dead_letters.stored_letters import decoded, encoded
+from kinesis_spout.dead_letters.stored_letters import (
+    decoded,
+    decoded_mark,
+    encoded,
+    encoded_mark,
+    without_marked,
+)
 from kinesis_spout.kinesis import KinesisShardLister, ShardGetters
 from kinesis_spout.kinesis.calls import error_code
 from kinesis_spout.kinesis.read.read_settings import MAX_RECORDS
@@ -27,7 +35,7 @@ from kinesis_spout.kinesis.retry_policy import CallRetryPolicy, Tries
 from kinesis_spout.kinesis.write.put_records import COMMON_RECORD_BYTES, Entry
 from kinesis_spout.kinesis.write.record_putter import put_all
 from kinesis_spout.model.errors import DeadLetterError, InvalidConfig, KinesisError
-from kinesis_spout.model.record import DeadLetter
+from kinesis_spout.model.record import DeadLetter, LetterId, LetterOutcome
 from shard_state import Position
 from shard_state.lineage import parents_first
 
@@ -42,8 +50,7 @@ _log = logging.getLogger(__name__)
 class KinesisStreamSink:
     """A stream, by name or ARN, that holds nothing but dead letters. ``close`` leaves the client open.
 
-    ``read`` starts at the oldest letter that retention has left and ends at the tip; redriven letters cannot
-    be marked, and are returned again.
+    ``read`` starts at the oldest record that retention has left and ends at the tip, twice: first for the marks.
     """
 
     def __init__(
@@ -79,21 +86,26 @@ class KinesisStreamSink:
             raise
 
     def write(self, letters: Sequence[DeadLetter]) -> None:
-        entries = (entry for letter in letters for entry in self._entries(letter))
-        with as_dead_letter_errors():
-            put_all(self._client, self._stream, entries, self._retry_policy)
+        self._put(entry for letter in letters for entry in self._entries(letter))
+
+    def mark(self, letter_ids: Collection[LetterId], outcome: LetterOutcome) -> None:
+        self._put(Entry(each[0], encoded_mark(each, outcome) + b"\n") for each in letter_ids)
 
     def read(self) -> Iterable[DeadLetter]:
         """Return what the stream holds, parents before children, each shard in order; see the port."""
+        marks = (
+            decoded_mark(where, head)
+            for where, head, rest in self._records()
+            if rest is not None and not rest
+        )
+        return without_marked(self._letters(), marks)
+
+    def _letters(self) -> Iterator[DeadLetter]:
         incomplete: dict[str, dict[int, bytes]] = {}
-        with as_dead_letter_errors():
-            shards = self._lister.list_shards()
-        for shard in parents_first(shards):
-            for where, data in self._records(shard.shard_id):
-                head, line_end, rest = data.partition(b"\n")
-                if not line_end:
-                    yield decoded(where, data)
-                    continue
+        for where, head, rest in self._records():
+            if rest is None:
+                yield decoded(where, head)
+            elif rest:
                 part = _part(where, head)
                 parts = incomplete.setdefault(part.split, {})
                 parts[part.number] = rest
@@ -122,7 +134,20 @@ class KinesisStreamSink:
             for number, start in enumerate(starts)
         ]
 
-    def _records(self, shard_id: str) -> Iterator[tuple[str, bytes]]:
+    def _put(self, entries: Iterable[Entry]) -> None:
+        with as_dead_letter_errors():
+            put_all(self._client, self._stream, entries, self._retry_policy)
+
+    def _records(self) -> Iterator[tuple[str, bytes, bytes | None]]:
+        """Yield each record's place, its first line and the rest; that is None if the line has no end."""
+        with as_dead_letter_errors():
+            shards = self._lister.list_shards()
+        for shard in parents_first(shards):
+            for where, data in self._records_of(shard.shard_id):
+                head, line_end, rest = data.partition(b"\n")
+                yield where, head, rest if line_end else None
+
+    def _records_of(self, shard_id: str) -> Iterator[tuple[str, bytes]]:
         """Yield every record of a shard with its place, from the oldest to the tip or the shard's end."""
         getters = ShardGetters(
             self._client,

@@ -1,11 +1,11 @@
-"""The stored form of dead letters: a line of JSON each, and a line of JSON for each redriven letter.
+"""The stored form of dead letters: a line of JSON each, and another for each that was redriven or dismissed.
 
 A letter may be stored more than once (the port promises at least once), so a mark identifies it by its
-message id and the time it died, and covers every copy.
+message id and the time it died, and covers every copy. A marked letter stays where it is.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from datetime import UTC, datetime
 from typing import Final, TypeVar
 
@@ -13,23 +13,23 @@ import msgspec
 
 from kinesis_spout.model.clock import Clock
 from kinesis_spout.model.errors import DeadLetterError
-from kinesis_spout.model.record import DeadLetter
+from kinesis_spout.model.record import DeadLetter, LetterId, LetterOutcome
 
 T = TypeVar("T")
 
 _LETTERS: Final = "dead-letters"
-_MARKS: Final = "redriven"
 
 
-class RedrivenMark(msgspec.Struct, frozen=True, kw_only=True):
-    """A letter was put back on its stream."""
+class LetterMark(msgspec.Struct, frozen=True, kw_only=True):
+    """A letter is listed no more."""
 
     message_id: str
     died_at: float
+    outcome: LetterOutcome = LetterOutcome.REDRIVEN
 
-
-def mark_of(letter: DeadLetter) -> RedrivenMark:
-    return RedrivenMark(message_id=letter.message_id, died_at=letter.died_at)
+    @property
+    def letter_id(self) -> LetterId:
+        return self.message_id, self.died_at
 
 
 def encoded(letter: DeadLetter) -> bytes:
@@ -42,8 +42,9 @@ def encoded(letter: DeadLetter) -> bytes:
         return msgspec.json.encode(msgspec.structs.replace(letter, error=error))
 
 
-def encoded_mark(mark: RedrivenMark) -> bytes:
-    return msgspec.json.encode(mark)
+def encoded_mark(letter_id: LetterId, outcome: LetterOutcome) -> bytes:
+    message_id, died_at = letter_id
+    return msgspec.json.encode(LetterMark(message_id=message_id, died_at=died_at, outcome=outcome))
 
 
 def decoded(where: str, line: bytes) -> DeadLetter:
@@ -55,9 +56,9 @@ def decoded(where: str, line: bytes) -> DeadLetter:
     return _decoded(DeadLetter, "a dead letter", where, line)
 
 
-def decoded_mark(where: str, line: bytes) -> RedrivenMark:
+def decoded_mark(where: str, line: bytes) -> LetterMark:
     """Decode a mark. Raises like ``decoded``."""
-    return _decoded(RedrivenMark, "a redriven mark", where, line)
+    return _decoded(LetterMark, "the mark of a letter", where, line)
 
 
 def _decoded(kind: type[T], what: str, where: str, line: bytes) -> T:
@@ -70,9 +71,9 @@ def _decoded(kind: type[T], what: str, where: str, line: bytes) -> T:
         ) from error
 
 
-def without_redriven(letters: Iterable[DeadLetter], marks: Iterable[RedrivenMark]) -> Iterator[DeadLetter]:
-    redriven = frozenset(marks)
-    return (letter for letter in letters if mark_of(letter) not in redriven)
+def without_marked(letters: Iterable[DeadLetter], marks: Iterable[LetterMark]) -> Iterator[DeadLetter]:
+    marked = {mark.letter_id for mark in marks}
+    return (letter for letter in letters if letter.letter_id not in marked)
 
 
 def made_at(clock: Clock) -> str:
@@ -81,7 +82,10 @@ def made_at(clock: Clock) -> str:
 
 
 class LinesSink(ABC):
-    """A sink in ``dead-letters-*.jsonl`` and ``redriven-*.jsonl`` files; several processes may share it."""
+    """A sink in files, which several processes may share.
+
+    Letters are in ``dead-letters-*.jsonl``, marks in ``redriven-*.jsonl`` and ``dismissed-*.jsonl``.
+    """
 
     @abstractmethod
     def check_writable(self) -> None:
@@ -104,17 +108,12 @@ class LinesSink(ABC):
             self.append(_LETTERS, (encoded(letter) for letter in letters))
 
     def read(self) -> Iterable[DeadLetter]:
-        """Return the letters that were not redriven. A bad line is an error that names ``file:line``."""
-        return without_redriven(
+        """Return the letters that are not marked. A bad line is an error that names ``file:line``."""
+        return without_marked(
             (decoded(where, line) for where, line in self.lines(_LETTERS)),
-            [decoded_mark(where, line) for where, line in self.lines(_MARKS)],
+            [decoded_mark(where, line) for kind in LetterOutcome for where, line in self.lines(kind)],
         )
 
-    def mark_redriven(self, letters: Sequence[DeadLetter]) -> None:
-        """Leave the letters out of ``read`` from now on, durably.
-
-        Raises:
-            DeadLetterError: some or all of them may be marked.
-        """
-        if letters:
-            self.append(_MARKS, (encoded_mark(mark_of(letter)) for letter in letters))
+    def mark(self, letter_ids: Collection[LetterId], outcome: LetterOutcome) -> None:
+        if letter_ids:
+            self.append(outcome, (encoded_mark(each, outcome) for each in letter_ids))

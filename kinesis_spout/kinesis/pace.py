@@ -249,9 +249,9 @@ class ShardPaces:
         rate = min(self._pace.bytes_per_second, self._budget.bytes.bytes_per_second)
         return replace(self._pace, bytes_per_second=rate)
 
-    def not_before(self, shard_id: str) -> float:
-        """Return when a shard may be read next, in seconds since the epoch, for another process."""
-        return self._clock.time() + self.of(shard_id).ready_at - self._clock.monotonic()
+    def wait_seconds(self, shard_id: str) -> float:
+        """Return how long a shard must not be read from now on, for another process."""
+        return max(0.0, self.of(shard_id).ready_at - self._clock.monotonic())
 
     def assigned(self, ours: Collection[str], shards: int) -> None:
         """Note that ``shards`` shards are assigned to all members, and ``ours`` of them to this one."""

@@ -7,6 +7,7 @@ The decoder fills the fields that come over the wire in place; the getter adds `
 import re
 from collections.abc import Iterable
 from datetime import UTC, datetime
+from enum import StrEnum
 from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple, Self
 
@@ -139,6 +140,17 @@ class TraceContext(NamedTuple):
         return _FORM.fullmatch(parent) is not None and bool(int(parent[-2:], 16) & _SAMPLED)
 
 
+LetterId = tuple[str, float]
+"""The message id of a letter and when it died: its copies have both; a record that dies again has another."""
+
+
+class LetterOutcome(StrEnum):
+    """Why a letter is listed no more. One that has both outcomes is on its stream again."""
+
+    REDRIVEN = "redriven"
+    DISMISSED = "dismissed"
+
+
 class DeadLetter(msgspec.Struct, frozen=True, kw_only=True):
     """A record that was given up, with everything needed to examine it and to send it again.
 
@@ -171,5 +183,10 @@ class DeadLetter(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def message_id(self) -> str:
-        """``shardId:sequence``, which `show` and `redrive` accept."""
+        """``shardId:sequence``, which `show`, `redrive` and `dismiss` accept."""
         return f"{self.shard_id}:{self.sequence_number}"
+
+    @property
+    def letter_id(self) -> LetterId:
+        """What its copies have in common."""
+        return self.message_id, self.died_at

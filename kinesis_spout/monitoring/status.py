@@ -68,10 +68,15 @@ def _members(looks: Sequence[ConsumerLook]) -> dict[str, int]:
 
 
 def _shards(look: ConsumerLook, *, several: bool) -> Iterator[dict[str, Any]]:
-    stalled = {shard.status.shard_id for shard in look.stalled}
+    reasons = _stalls(look)
     for shard in look.owned:
         prefix = f"{look.stream}/" if several else ""
-        yield _shard(shard, prefix) | {"stalled": shard.status.shard_id in stalled}
+        reason = reasons.get(shard.status.shard_id)
+        yield _shard(shard, prefix) | {"stalled": reason is not None, "reason": reason}
+
+
+def _stalls(look: ConsumerLook) -> dict[str, str]:
+    return {shard.status.shard_id: shard.reason for shard in look.stalled}
 
 
 def _shard(shard: ShardLook, prefix: str) -> dict[str, Any]:
@@ -118,6 +123,6 @@ def readiness_of(health: Health, looks: Sequence[ConsumerLook]) -> dict[str, Any
 
 
 def _readiness_of_shards(look: ConsumerLook) -> list[dict[str, Any]]:
-    reasons = {shard.status.shard_id: shard.reason for shard in look.stalled}
+    reasons = _stalls(look)
     ids = [shard.status.shard_id for shard in look.owned]
     return [{"shard_id": each, "ready": each not in reasons, "reason": reasons.get(each)} for each in ids]

@@ -51,7 +51,8 @@ class AuditEntry(msgspec.Struct, frozen=True, kw_only=True):
     door: str
     """Through which it was made: "command line" or "web page"."""
     what: str
-    """``pause``, ``resume``, ``drain``, ``undrain``, ``reset``, ``forget``, ``redrive`` or ``stop``."""
+    """``pause``, ``resume``, ``drain``, ``undrain``, ``reset``, ``forget``, ``redrive``, ``dismiss`` or
+    ``stop``."""
     of: str
     """Shards, a member, or letters, as text."""
     why: str = ""
@@ -86,9 +87,13 @@ class Audit:
         if progress is None:
             return
         try:
-            progress.group.write_audit(msgspec.json.encode(entry))
+            problem = (
+                "" if progress.group.write_audit(msgspec.json.encode(entry)) else f"{place} has not begun"
+            )
         except StoreError as error:
-            self._world.listener.note(f"the audit entry of this change could not be stored: {error}")
+            problem = str(error)
+        if problem:
+            self._world.listener.note(f"the audit entry of this change could not be stored: {problem}")
 
 
 def _one_line(text: str) -> str:

@@ -87,7 +87,7 @@ def view_checkpoints(world: World, config: SpoutConfig) -> CheckpointsView:
     """Read the stored progress of every shard, readable or not. Does not connect to Kinesis."""
     with begun_progress(world, config) as progress:
         application = progress.store.read_application()
-        stored, unreadable = progress.read_shards()
+        stored, unreadable, _ = progress.read_shards()
         return CheckpointsView(
             begun=None
             if application is None
@@ -149,7 +149,7 @@ def planned_reset(
         stream = world.stream(config)
         summary = stream.lister.summary()
         application.check_stream(summary.created, f"{config.app} on {config.stream_name}", summary.arn)
-        stored, _ = progress.read_shards()
+        stored, _, _ = progress.read_shards()
         moves = _plan(target, stream.lister.list_shards(), stored, shard_ids)
         if target.sequence_number is not None:
             # Refused now, rather than by the consumer that would start there.
@@ -234,7 +234,7 @@ def planned_forgetting(
 
         def carry_out() -> None:
             progress.store.forget()
-            Audit(world, config).note(progress, "forget", f"{len(shard_ids)} shards")
+            Audit(world, config).note(None, "forget", f"{len(shard_ids)} shards")  # its entries are gone, too
 
         yield shard_ids, carry_out
 

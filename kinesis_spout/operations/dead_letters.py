@@ -1,30 +1,35 @@
-"""Dead letters: which there are, and how they are put back on their streams, to be delivered again.
+"""Dead letters: which there are, how they are put back on their streams, and how they are dismissed.
 
-Letters are put first and marked after, batch by batch. So a crash in between puts a batch twice (at least
-once, as everywhere), and none is marked that was not put. Of the redrives that read one place, one runs at a
-time: it holds the place in ZooKeeper, and asks before each batch whether it still does. A record that was put
-back is a new record: it has a new sequence number, and its attempts start from nothing. It keeps its partition
-key and explicit hash key where Kinesis accepts them.
+A redrive puts letters first and marks them after, batch by batch. So a crash in between puts a batch twice (at
+least once, as everywhere), and none is marked that was not put. A dismissal marks all its letters in one write,
+and removes nothing: after a crash the next one marks those that are left.
+
+One redrive or dismissal of a place runs at a time. It holds the place in ZooKeeper, then reads which letters are
+left, and asks before each write whether it still holds the place.
+
+A record that was put back is a new record: it has a new sequence number, and its attempts start from nothing. It
+keeps its partition key and explicit hash key where Kinesis accepts them.
 """
 
 import re
 import threading
 import time
 from collections import Counter, deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
 from kinesis_spout.model.clock import moment
-from kinesis_spout.model.errors import InvalidConfig, MissingExtra, StoreError, StoreUnavailable
-from kinesis_spout.model.record import DeadLetter
+from kinesis_spout.model.errors import MissingExtra, StoreError, StoreUnavailable
+from kinesis_spout.model.logs import counted
+from kinesis_spout.model.record import DeadLetter, LetterId, LetterOutcome
 from kinesis_spout.operations.audit import Audit, Operator
-from kinesis_spout.operations.errors import NotFound, RedriveRuns
+from kinesis_spout.operations.errors import LettersHeld, NotFound, WrongArguments
 from kinesis_spout.operations.stored_progress import StoredProgress
 from kinesis_spout.operations.streams import data_document
 from kinesis_spout.operations.world import World
@@ -34,7 +39,6 @@ from kinesis_spout.settings import SpoutConfig
 if TYPE_CHECKING:
     from mypy_boto3_kinesis import KinesisClient
 
-    from kinesis_spout.dead_letters.stored_letters import RedrivenMark
     from kinesis_spout.kinesis.write.put_records import Entry
 
 _SUMMARY: Final = (
@@ -52,13 +56,6 @@ _KIND: Final = re.compile(r"[A-Za-z_][\w.]*(?=:|$)")
 MAX_LETTERS: Final = 20_000
 """The most letters that are shown, the newest ones; all are counted."""
 _MAX_ERROR_CHARS: Final = 1_000
-
-
-@runtime_checkable
-class MarkingSink(DeadLetterSink, Protocol):
-    def mark_redriven(self, letters: Sequence[DeadLetter]) -> None:
-        """Leave the letters out of ``read`` from now on, durably. If it raises, some can be marked."""
-        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,7 +104,7 @@ def kind_of(letter: DeadLetter) -> str:
 def list_letters(
     world: World, config: SpoutConfig, choice: Choice, limit: int | None
 ) -> tuple[list[DeadLetter], bool]:
-    """The first letters that were not redriven, oldest file first, and whether there are more."""
+    """The first letters that are left, oldest file first, and whether there are more."""
     with world.dead_letters(config) as sink:
         wanted = filter(choice.takes, sink.read())
         shown = list(islice(wanted, limit))
@@ -125,7 +122,7 @@ def find_letter(world: World, config: SpoutConfig, message_id: str) -> DeadLette
             _check_begun(world, config, sink)
             raise NotFound(
                 f"expected the id of a dead letter in {config.dead_letters_url}, got {message_id!r}, which is not "
-                "there, or was redriven: `kinesis-spout dead-letters list` shows what is"
+                "there, or was redriven or dismissed: `kinesis-spout dead-letters list` shows what is"
             )
     return found[-1]
 
@@ -159,25 +156,17 @@ def letter_document(letter: DeadLetter) -> dict[str, Any]:
 
 
 class ChosenLetters:
-    """The letters that a sink holds now and a redrive will put; later ones are left alone."""
+    """The letters that a sink holds now, to be redriven or dismissed; later ones are left alone."""
 
     def __init__(self, sink: DeadLetterSink, choice: Choice) -> None:
-        from kinesis_spout.dead_letters.stored_letters import mark_of  # noqa: PLC0415 - --help does not wait for it
-
         self._sink = sink
         self.choice = choice
-        reasons: dict[RedrivenMark, str] = {}
-        message_ids: set[str] = set()
-        for letter in filter(choice.takes, sink.read()):
-            reasons[mark_of(letter)] = letter.reason
-            message_ids.add(letter.message_id)
-        self.message_ids = frozenset(message_ids)
-        self._marks = reasons.keys()
+        self._reasons = {each.letter_id: each.reason for each in sink.read() if choice.takes(each)}
         """One for each letter, however many copies of it there are."""
-        self._reasons = Counter(reasons.values())
+        self.message_ids = frozenset(message_id for message_id, _ in self._reasons)
 
     def __len__(self) -> int:
-        return len(self._marks)
+        return len(self._reasons)
 
     @property
     def missing(self) -> list[str]:
@@ -185,14 +174,14 @@ class ChosenLetters:
 
     @property
     def text(self) -> str:
-        parts = ", ".join(f"{count:,} {reason}" for reason, count in sorted(self._reasons.items()))
-        return f"{len(self):,} letters ({parts})" if parts else "0 letters"
+        reasons = sorted(Counter(self._reasons.values()).items())
+        parts = ", ".join(f"{count:,} {reason}" for reason, count in reasons)
+        return f"{counted(len(self), 'letter')} ({parts})" if parts else "0 letters"
 
     def redrive(
         self,
         client: "KinesisClient",
         *,
-        force: bool = False,
         rate: float | None = None,
         stop: threading.Event | None = None,
         check: Callable[[], object] = lambda: None,
@@ -203,29 +192,16 @@ class ChosenLetters:
         Before each batch ``check`` may raise; after it ``done`` gets its number of letters. With ``rate`` no
         more than so many are put in a second. Once ``stop`` is set no other batch is put; what was put is marked.
 
-        InvalidConfig: the sink cannot mark; nothing was put. With ``force`` it is, and a second redrive would
-        put all the letters again. DeadLetterError: earlier batches are put and marked; calling again
-        continues with the others.
+        DeadLetterError: earlier batches are put and marked; calling again continues with the others.
         """
-        sink, count = self._sink, 0
-        if not isinstance(sink, MarkingSink) and not force:
-            raise InvalidConfig(
-                f"sink: expected one that can mark what was redriven, got {type(sink).__name__}; "
-                + (
-                    "its letters can only be redriven all together"
-                    if self.choice.message_ids
-                    else "a second redrive would put its letters again: use force to accept that"
-                )
-            )
-        stop = stop or threading.Event()
+        count, stop = 0, stop or threading.Event()
         due_at = time.monotonic()
         for batch in self._batches(rate):
             if stop.wait(max(0.0, due_at - time.monotonic())):
                 break
             check()
             _put(client, batch)
-            if isinstance(sink, MarkingSink):
-                sink.mark_redriven(batch)
+            self._sink.mark([each.letter_id for each in batch], LetterOutcome.REDRIVEN)
             done(len(batch))
             count += len(batch)
             if rate is not None:
@@ -236,26 +212,27 @@ class ChosenLetters:
         """Yield the letters of each call; with a rate, no more than a second's worth."""
         from kinesis_spout.kinesis.write.put_records import batches  # noqa: PLC0415 - imports boto3
 
-        letters = self._without_copies(self._sink.read())
-        for batch in batches(letters, lambda letter: _entry(letter).size_bytes):
+        for batch in batches(self.left(), lambda letter: _entry(letter).size_bytes):
             most = len(batch) if rate is None else max(1, int(rate))
             for first in range(0, len(batch), most):
                 yield batch[first : first + most]
 
-    def _without_copies(self, letters: Iterable[DeadLetter]) -> Iterator[DeadLetter]:
-        from kinesis_spout.dead_letters.stored_letters import mark_of  # noqa: PLC0415 - --help does not wait for it
-
-        left = set(self._marks)
-        for letter in letters:
-            mark = mark_of(letter)
-            if mark in left:
-                left.remove(mark)
+    def left(self) -> Iterator[DeadLetter]:
+        """Read again those of them that were neither redriven nor dismissed meanwhile, without copies."""
+        left = set(self._reasons)
+        for letter in self._sink.read():
+            if letter.letter_id in left:
+                left.remove(letter.letter_id)
                 yield letter
+
+    def dismiss(self, letter_ids: Collection[LetterId]) -> None:
+        """Leave some of them out of every list from now on. DeadLetterError: some may be left out."""
+        self._sink.mark(letter_ids, LetterOutcome.DISMISSED)
 
 
 @contextmanager
 def chosen_letters(world: World, config: SpoutConfig, choice: Choice) -> Iterator[ChosenLetters]:
-    """They can be redriven until the context ends."""
+    """They can be redriven and dismissed until the context ends."""
     with world.dead_letters(config) as sink:
         chosen = ChosenLetters(sink, choice)
         if not chosen:
@@ -280,9 +257,9 @@ def put_back(
     ``stopped_by`` says afterwards who set ``stop``, for the audit.
 
     Raises:
-        RedriveRuns: nothing was put.
-        StoreError: ZooKeeper does not say whether one runs, and ``force`` is not given; or, between two batches,
-            that ours still has the letters for itself. Those that were put are marked.
+        LettersHeld: nothing was put.
+        StoreError: ZooKeeper does not say whether others have the letters, and ``force`` is not given; or, between
+            two batches, that this redrive still has them for itself. Those that were put are marked.
     """
     if not chosen:
         return 0
@@ -294,24 +271,54 @@ def put_back(
         advance(letters)
         done(letters)
 
-    with _alone(world, config, by, force=force) as hold:
+    with _alone(world, config, by, "redrive", force=force) as hold:
         try:
             with world.listener.progress("letters redriven", len(chosen)) as advance:
                 client = world.client(config)
-                chosen.redrive(client, force=force, rate=rate, stop=stop, check=hold.check, done=put)
+                chosen.redrive(client, rate=rate, stop=stop, check=hold.check, done=put)
         finally:
             if count:
-                what = f"{count:,} of {len(chosen):,} letters: {chosen.choice.text}"
-                Audit(world, config, by).note(hold.progress, "redrive", what)
+                Audit(world, config, by).note(hold.progress, "redrive", _noted(count, chosen))
         stopper = stopped_by()
         if stopper is not None and count < len(chosen):
             Audit(world, config, stopper).note(hold.progress, "stop", f"the redrive of {chosen.choice.text}")
     return count
 
 
+def dismiss(world: World, config: SpoutConfig, chosen: ChosenLetters, by: Operator) -> int:
+    """Leave what was chosen out of every list from now on, and say how many letters that was.
+
+    Raises:
+        WrongArguments: no reason is given; or LettersHeld. Nothing was dismissed.
+        StoreError: ZooKeeper cannot be asked whether others have the letters. Nothing was dismissed.
+        DeadLetterError: some may be dismissed; the audit says so, and calling again dismisses the others.
+    """
+    if not by.why.strip():
+        raise WrongArguments("why: expected the reason why the letters are not needed, got none")
+    if not chosen:
+        return 0
+    with _alone(world, config, by, "dismissal") as hold:
+        letter_ids = [letter.letter_id for letter in chosen.left()]
+        if not letter_ids:
+            return 0
+        hold.check()
+        noted = _noted(len(letter_ids), chosen)
+        bound = "at most "
+        try:
+            chosen.dismiss(letter_ids)
+            bound = ""
+        finally:
+            Audit(world, config, by).note(hold.progress, "dismiss", bound + noted)
+    return len(letter_ids)
+
+
+def _noted(count: int, chosen: ChosenLetters) -> str:
+    return f"{count:,} of {counted(len(chosen), 'letter')}: {chosen.choice.text}"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Hold:
-    """A place of dead letters that no other redrive may read meanwhile."""
+    """A place of dead letters that no other redrive or dismissal may change meanwhile."""
 
     place: str
     work: str
@@ -322,30 +329,36 @@ class _Hold:
         """Raise once it is not known any more that it is held."""
         if self.progress is not None and not self.progress.group.still_holds(self.work):
             raise StoreUnavailable(
-                f"the ZooKeeper session that kept other redrives from {self.place} has ended; redrive again to go "
-                "on with the letters that are left"
+                f"the ZooKeeper session that kept others from the letters of {self.place} has ended; begin again "
+                "to go on with the letters that are left"
             )
 
 
 @contextmanager
-def _alone(world: World, config: SpoutConfig, by: Operator, *, force: bool) -> Iterator[_Hold]:
+def _alone(
+    world: World, config: SpoutConfig, by: Operator, what: str, *, force: bool = False
+) -> Iterator[_Hold]:
     from kinesis_spout.dead_letters.sink_url import local_directory  # noqa: PLC0415 - --help does not wait for it
 
     place = config.dead_letters_url
     directory = local_directory(place)
-    work = f"redrive of {place if directory is None else Path(directory).resolve()}"
+    work = f"letters of {place if directory is None else Path(directory).resolve()}"
     with ExitStack() as opened:
         try:
             progress: StoredProgress | None = opened.enter_context(world.progress(config, begin=True))
             assert progress is not None
-            other = progress.group.hold(work, f"{by.who} ({by.door}, since {moment(world.time())})")
+            other = progress.group.hold(
+                work, f"a {what} by {by.who} ({by.door}, since {moment(world.time())})"
+            )
         except (StoreError, MissingExtra) as error:
             if not force:
                 raise
-            world.listener.note(f"whether another redrive of {place} runs could not be found out: {error}")
+            world.listener.note(
+                f"could not find out whether others redrive or dismiss letters of {place}: {error}"
+            )
             other = progress = None
         if other is not None:
-            raise RedriveRuns(place, f"one by {other}")
+            raise LettersHeld(place, other)
         yield _Hold(place=place, work=work, progress=progress)
 
 
@@ -402,28 +415,32 @@ class LettersView:
     """The most frequent ones first."""
     letters: Sequence[LetterSummary]
     """The newest first, at most ``MAX_LETTERS``."""
-    can_mark: bool
-    """Single letters can be redriven, because their place remembers which were."""
 
     def chosen(self, choice: Choice) -> Iterator[LetterSummary]:
         return (each for each in self.letters if choice.takes(each.letter))
 
 
-def view_letters(world: World, config: SpoutConfig) -> LettersView:
-    """Read all letters that were not redriven; copies of one count once."""
+def count_letters(world: World, config: SpoutConfig) -> int:
+    """Count the letters that are left; copies of one count once."""
     with world.dead_letters(config) as sink:
-        return _counted(sink.read(), can_mark=isinstance(sink, MarkingSink))
+        return len({each.letter_id for each in sink.read()})
 
 
-def _counted(letters: Iterable[DeadLetter], *, can_mark: bool) -> LettersView:
+def view_letters(world: World, config: SpoutConfig) -> LettersView:
+    """Read all letters that are left; copies of one count once."""
+    with world.dead_letters(config) as sink:
+        return _counted(sink.read())
+
+
+def _counted(letters: Iterable[DeadLetter]) -> LettersView:
     kinds: dict[str, LetterKind] = {}
     kept: deque[LetterSummary] = deque(maxlen=MAX_LETTERS)
-    seen: set[tuple[str, float]] = set()
+    seen: set[LetterId] = set()
     for letter in letters:
         died = letter.died_at
-        if (letter.message_id, died) in seen:
+        if letter.letter_id in seen:
             continue
-        seen.add((letter.message_id, died))
+        seen.add(letter.letter_id)
         kind = kind_of(letter)
         counted = kinds.setdefault(kind, LetterKind(kind=kind, count=0, first=died, last=died))
         counted.count += 1
@@ -436,5 +453,4 @@ def _counted(letters: Iterable[DeadLetter], *, can_mark: bool) -> LettersView:
         total=len(seen),
         kinds=sorted(kinds.values(), key=lambda each: (-each.count, each.kind)),
         letters=sorted(kept, key=lambda each: -each.letter.died_at),
-        can_mark=can_mark,
     )

@@ -18,11 +18,11 @@ class WrongArguments(InvalidConfig):
     """An argument of an operation, other than the settings, that cannot be carried out."""
 
 
-class RedriveRuns(WrongArguments):
-    """Another redrive of the same letters runs: two would put some of them twice."""
+class LettersHeld(WrongArguments):
+    """Another redrive or dismissal of the same letters runs: each letter has one outcome."""
 
     def __init__(self, place: str, other: str) -> None:
-        super().__init__(f"expected no other redrive of {place}, got {other}, which runs")
+        super().__init__(f"expected no other redrive or dismissal of {place}, got {other}, which runs")
 
 
 class NotFound(KinesisSpoutError):  # noqa: N818 - the name says what happened

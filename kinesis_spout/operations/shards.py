@@ -1,4 +1,7 @@
-"""The state of each shard, from the stream's list and the stored progress together, without owning a shard."""
+"""The state of each shard, from the stream's list and the stored progress together, without owning a shard.
+
+Whether a shard that is read stands still is decided in ``watch.sight``, where its owner's words are known too.
+"""
 
 from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
@@ -7,10 +10,9 @@ from enum import StrEnum
 from typing import Any, Final
 
 from kinesis_spout.model.errors import KinesisError
-from kinesis_spout.operations.group import GroupView, group_view
+from kinesis_spout.operations.group import GroupView
 from kinesis_spout.operations.stored_progress import StoredProgress
-from kinesis_spout.operations.world import StreamAccess, World, begun_progress
-from kinesis_spout.settings import SpoutConfig
+from kinesis_spout.operations.world import StreamAccess, World
 from shard_state import Checkpoint, Position, Shard
 from shard_state.lineage import blocking_parents, parents_first
 
@@ -18,25 +20,36 @@ _READERS: Final = 16
 
 
 class ShardState(StrEnum):
-    """A shard's life as seen from outside; compare ``shard_state.ShardPhase``, which an owner sees."""
+    """A shard's life as seen from outside; compare ``shard_state.ShardPhase``, which an owner sees.
 
-    NOT_BEGUN = "not begun"
-    WAITING = "waiting"
-    """A parent is not over."""
-    READY = "ready"
-    """It can be read, and no member owns it."""
-    READING = "reading"
+    They are in the order of ``urgency``.
+    """
+
+    STALLED = "stalled"
+    """A member owns it, it has records to deliver, and none was delivered, finished or stored for a while."""
+    UNREADABLE = "unreadable"
+    GONE = "gone"
+    """Retention trimmed it before it was over."""
     PAUSED = "paused"
     """A consumer owns it, and has paused: practically every record fails."""
     PAUSED_BY_OPERATOR = "paused by an operator"
     """Nothing of it is handed out until it is resumed."""
+    READY = "ready"
+    """It can be read, and no member owns it."""
+    READING = "reading"
+    WAITING = "waiting"
+    """A parent is not over."""
+    NOT_BEGUN = "not begun"
     OVER = "over"
     """Its end was read, and everything in it is finished."""
-    GONE = "gone"
-    """Retention trimmed it before it was over."""
-    UNREADABLE = "unreadable"
+
+    @property
+    def urgency(self) -> int:
+        """Its place in a list that shows first what an operator should look at, and last what is over."""
+        return _URGENCY[self]
 
 
+_URGENCY: Final = {state: place for place, state in enumerate(ShardState)}
 _WITH_A_BACKLOG: Final = frozenset(
     {
         ShardState.WAITING,
@@ -67,6 +80,8 @@ class ShardView:
     oldest_unread_millis: int | None = None
     """The age of that record; None if there is none."""
     problem: str | None = None
+    stored_at: float | None = None
+    """When its progress was stored last, by ZooKeeper's clock; seconds since the epoch."""
 
     @property
     def read_from(self) -> Position | None:
@@ -103,55 +118,13 @@ def unfinished_document(attempts: Iterable[tuple[Any, int]]) -> list[dict[str, A
     return [{"sequence_number": str(sequence), "attempts": count} for sequence, count in attempts]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ShardsView:
-    shards: Sequence[ShardView]
-    group: GroupView
-
-    def document(self) -> dict[str, Any]:
-        return self.group.document() | {"shards": [shard.document() for shard in self.shards]}
-
-    @property
-    def notes(self) -> list[str]:
-        told = [
-            f"{each.shard_id} is being handed over by {each.owner} to {each.assigned_to}"
-            for each in self.shards
-            if each.owner is not None and each.assigned_to not in {None, each.owner}
-        ]
-        pauses = dict.fromkeys((each.owner, each.pause) for each in self.shards if each.pause)
-        told += [f"{owner} has {pause}; `kinesis-spout resume` lets it go on" for owner, pause in pauses]
-        if any(each.state is ShardState.PAUSED_BY_OPERATOR for each in self.shards):
-            told.append("an operator has paused shards; `kinesis-spout resume` lets them go on")
-        told += [
-            f"{each.shard_id}: retention trimmed records before they were read ({lost} times)"
-            for each in self.shards
-            if (lost := 0 if each.checkpoint is None else each.checkpoint.data_losses)
-        ]
-        return told + [f"{each.shard_id}: {each.problem}" for each in self.shards if each.problem]
-
-
-def view_shards(world: World, config: SpoutConfig, *, lag: bool) -> ShardsView:
-    """Describe every shard that is listed or stored, parents before children; a shard's problem is in its view.
-
-    With ``lag``, one record of each shard is read, at its checkpoint.
-    """
-    stream = world.stream(config)
-    listed = stream.lister.list_shards()
-    with begun_progress(world, config) as progress:
-        group = group_view(progress)
-        views = describe(listed, progress, group)
-    if lag:
-        views = with_lags(views, stream, world)
-    return ShardsView(shards=views, group=group)
-
-
 def describe(listed: Iterable[Shard], progress: StoredProgress, group: GroupView) -> list[ShardView]:
     """Every shard that is listed or stored, parents before children, without its lag."""
     by_id = {shard.shard_id: shard for shard in listed}
     begun = progress.store.read_application() is not None
     owners, pauses = progress.store.owners(), progress.coordinator.pauses()
     operator_pause = progress.group.paused()
-    stored, problems = progress.read_shards()
+    stored, problems, stored_at = progress.read_shards()
     over = {shard_id for shard_id, checkpoint in stored.items() if checkpoint and checkpoint.is_shard_end}
     unlisted = [Shard(shard_id=shard_id, closed=True) for shard_id in stored if shard_id not in by_id]
 
@@ -182,6 +155,7 @@ def describe(listed: Iterable[Shard], progress: StoredProgress, group: GroupView
             pause=pauses.get(owners.get(shard.shard_id, "")),
             checkpoint=stored.get(shard.shard_id),
             problem=problems.get(shard.shard_id),
+            stored_at=stored_at.get(shard.shard_id),
         )
         for shard in parents_first([*by_id.values(), *unlisted])
     ]

@@ -57,8 +57,8 @@ class OperatorStore(CheckpointStore, Protocol):
         """Every shard that has stored progress, readable or not, in order."""
         ...
 
-    def read_shard(self, shard_id: str) -> tuple[Checkpoint, int] | None:
-        """One shard's checkpoint and its node's version, or None where nothing is stored."""
+    def read_shards(self) -> Mapping[str, tuple[Checkpoint | CheckpointUnreadable, float]]:
+        """Every shard's checkpoint, or why it cannot be read, and when it was stored (seconds since the epoch)."""
         ...
 
     def owners(self) -> Mapping[str, str]: ...
@@ -78,25 +78,17 @@ class StoredProgress:
     other: Callable[[str, str], "StoredProgress"]
     """Gives the progress of another application on a stream, over the same session."""
 
-    def read_shards(self) -> tuple[dict[str, Checkpoint | None], dict[str, str]]:
-        """Every shard that has stored progress; for one that cannot be read None, and why."""
-        try:
-            return dict(sorted(self.store.load().items())), {}  # all at once
-        except CheckpointUnreadable:
-            return self._read_each_shard()
-
-    def _read_each_shard(self) -> tuple[dict[str, Checkpoint | None], dict[str, str]]:
+    def read_shards(self) -> tuple[dict[str, Checkpoint | None], dict[str, str], dict[str, float]]:
+        """Every shard's stored progress; None for one that cannot be read, and why; when each was stored."""
         stored: dict[str, Checkpoint | None] = {}
         unreadable: dict[str, str] = {}
-        for shard_id in self.store.shard_ids():
-            try:
-                found = self.store.read_shard(shard_id)
-            except CheckpointUnreadable as error:
-                stored[shard_id], unreadable[shard_id] = None, str(error)
+        stored_at: dict[str, float] = {}
+        for shard_id, (read, stored_at[shard_id]) in sorted(self.store.read_shards().items()):
+            if isinstance(read, CheckpointUnreadable):
+                stored[shard_id], unreadable[shard_id] = None, str(read)
             else:
-                if found is not None:
-                    stored[shard_id] = found[0]
-        return stored, unreadable
+                stored[shard_id] = read
+        return stored, unreadable, stored_at
 
     def refuse_while_alive(self, action: str) -> None:
         members = self.coordinator.members()

@@ -30,6 +30,8 @@ if TYPE_CHECKING:
     from kinesis_spout.zookeeper import ZooKeeperBackend
 
 
+UNNAMED: Final = "unnamed"
+"""Stands for an application or a stream in the settings of what looks at all of them."""
 DEADLINE_SECONDS: Final = 15.0
 """The longest wait of an operation for a stream that does not answer; a consumer waits longer."""
 

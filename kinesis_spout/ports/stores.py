@@ -4,7 +4,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from kinesis_spout.model.record import DeadLetter
+from kinesis_spout.model.record import DeadLetter, LetterId, LetterOutcome
 from shard_state import Checkpoint, Shard, StartPositions
 
 
@@ -169,10 +169,18 @@ class DeadLetterSink(Protocol):
         ...
 
     def read(self) -> Iterable[DeadLetter]:
-        """Return what is stored and was not redriven, oldest file first.
+        """Return what is stored and not marked, oldest file first.
 
         Raises:
             DeadLetterError: names what cannot be read.
+        """
+        ...
+
+    def mark(self, letter_ids: Collection[LetterId], outcome: LetterOutcome) -> None:
+        """Leave these letters, and all copies of them, out of ``read`` from now on, durably.
+
+        Raises:
+            DeadLetterError: none, some or all of them may be marked; marking one again does no harm.
         """
         ...
 

@@ -8,6 +8,10 @@ A reused Python worker collects its garbage after every task. That walks through
 modules (PySpark, pandas, Arrow, boto3): 27 ms of CPU, more than the rest of a small task. So what is alive
 after the first tasks, which is mostly these modules, is hidden from the collector. Nothing else changes:
 garbage of later tasks is collected as before.
+
+A worker that waits for its next task when Spark's JVM ends, as after Ctrl-C, answers into a socket that is gone.
+Over Unix sockets, which ``spark.sessions`` chooses, that raises BrokenPipeError, and PySpark's daemon prints a
+traceback on the user's terminal. Here the worker ends without one.
 """
 
 import gc
@@ -16,7 +20,8 @@ import re
 import sys
 from collections.abc import Callable
 from itertools import count
-from typing import Final
+from types import ModuleType
+from typing import Any, Final
 
 from pyspark import TaskContext
 
@@ -84,8 +89,26 @@ _TASKS: Final = 3
 _tasks_done = count(1)
 
 
-def set_aside_imports() -> None:
+def prepare_next_tasks() -> None:
     """Call at the end of every task. Outside a Spark task, in a test for instance, this does nothing."""
-    if TaskContext.get() is not None and next(_tasks_done) <= _TASKS:
-        gc.collect()
-        gc.freeze()
+    if TaskContext.get() is None or (done := next(_tasks_done)) > _TASKS:
+        return
+    if done == 1:
+        end_quietly(sys.modules["__main__"])
+    gc.collect()
+    gc.freeze()
+
+
+def end_quietly(daemon: ModuleType) -> None:
+    """Have a worker that was forked from PySpark's ``daemon`` end without a traceback when the JVM is gone."""
+    serve = getattr(daemon, "worker", None)
+    if getattr(daemon.__spec__, "name", None) != "pyspark.daemon" or serve is None:
+        return
+
+    def serve_quietly(*connection: Any) -> int:
+        try:
+            return int(serve(*connection))
+        except BrokenPipeError:
+            return 1
+
+    daemon.worker = serve_quietly  # type: ignore[attr-defined] # its loop looks it up for each task

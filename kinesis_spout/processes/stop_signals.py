@@ -8,7 +8,7 @@ KeyboardInterrupt.
 import os
 import signal
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from queue import Empty, SimpleQueue
 from typing import Any, Final
@@ -55,8 +55,27 @@ class Stop:
             if signal.getsignal(number) == self._tell:
                 signal.signal(number, _in_force(handler, number))
 
-    def wait(self, seconds: float) -> bool:
-        """Return whether a stop is asked for within so many seconds."""
+    @contextmanager
+    def calling(self, action: Callable[[], None]) -> Iterator[None]:
+        """Call ``action`` on a thread once a stop is asked for, for a main thread that blocks elsewhere."""
+        if not self.listens:
+            yield
+            return
+
+        def call() -> None:
+            if self.wait(None):
+                action()
+
+        thread = threading.Thread(target=call, name="kinesis-spout-stop", daemon=True)
+        thread.start()
+        try:
+            yield
+        finally:
+            self._told.put(None)
+            thread.join()
+
+    def wait(self, seconds: float | None) -> bool:
+        """Return whether a stop is asked for within so many seconds; None: without an end."""
         if self.signal is None:
             with suppress(Empty):
                 self._told.get(timeout=seconds)

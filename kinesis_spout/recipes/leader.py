@@ -20,6 +20,7 @@ from kinesis_spout.model.clock import Clock, SystemClock
 from kinesis_spout.model.errors import StoreUnavailable, refuse_other_kind
 from kinesis_spout.ports import Elected, Election
 from kinesis_spout.ports.leadership import Term
+from kinesis_spout.processes.stop_signals import stop_signals
 from kinesis_spout.settings import ZooKeeperKeywords
 from kinesis_spout.settings.zookeeper import started_session
 from kinesis_spout.zookeeper import ZooKeeperElection, unique_member_name
@@ -38,7 +39,7 @@ class HandOver(Enum):
     """Why a term ends."""
 
     STOPPED = "stopped"
-    """By ``stop`` or Ctrl-C. The term is still certain, or was a moment ago: finish what has begun."""
+    """By ``stop``, SIGTERM or Ctrl-C. The term is still certain, or was a moment ago: finish what has begun."""
     LOST = "lost"
     """ZooKeeper says so, or has not answered in time. Another process may lead: write nothing more."""
     FAILED = "failed"
@@ -102,11 +103,14 @@ class LeaderCareer:
     def run(self) -> None:
         """Stand for election and lead, repeatedly, until ``stop``. Blocks.
 
+        In the main thread SIGTERM and Ctrl-C call ``stop``. A second Ctrl-C does not wait for the present unit; a
+        handler of the program's own is left alone.
+
         Raises:
             StoreError: ZooKeeper refuses.
             Exception: what the leader raised, after the term was handed over.
         """
-        with closing(self._election):
+        with closing(self._election), stop_signals() as stop, stop.calling(self.stop):
             while not self._stopping.is_set():
                 try:
                     elected = self._election.campaign()

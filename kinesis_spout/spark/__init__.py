@@ -10,6 +10,7 @@ from kinesis_spout.model.extras import check_spark, lazy_names
 if TYPE_CHECKING:
     from kinesis_spout.spark.dataframe.dataframe_runner import Collector
     from kinesis_spout.spark.driver.query import SpoutQuery
+    from kinesis_spout.spark.driver.running_query import await_termination
     from kinesis_spout.spark.record_outcomes import RecordOutcomes, each_record
     from kinesis_spout.spark.sessions import LOCAL_CHECKPOINTS, SETTINGS, register, session
     from kinesis_spout.spark.tasks.handlers import ArrowCollector
@@ -21,6 +22,7 @@ __all__ = [
     "Collector",
     "RecordOutcomes",
     "SpoutQuery",
+    "await_termination",
     "each_record",
     "register",
     "session",
@@ -29,6 +31,7 @@ __all__ = [
 _NAMES: Final = {
     "kinesis_spout.spark.dataframe.dataframe_runner": ("Collector",),
     "kinesis_spout.spark.driver.query": ("SpoutQuery",),
+    "kinesis_spout.spark.driver.running_query": ("await_termination",),
     "kinesis_spout.spark.record_outcomes": ("RecordOutcomes", "each_record"),
     "kinesis_spout.spark.sessions": ("LOCAL_CHECKPOINTS", "SETTINGS", "register", "session"),
     "kinesis_spout.spark.tasks.handlers": ("ArrowCollector",),

@@ -6,12 +6,11 @@ streams.create("orders").put(b"one")
 spout = SteppedSpout(ports=streams.process(), stream=["orders", "refunds-*"], app="billing")
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import replace
 
 from kinesis_spout.consumer.open_ports import read_settings
 from kinesis_spout.consumer.ports import Ports
-from kinesis_spout.dead_letters.stored_letters import RedrivenMark, mark_of, without_redriven
 from kinesis_spout.kinesis.pace import ApplicationBudget, Pacing, ShardPaces
 from kinesis_spout.kinesis.read.continuity import Continuity
 from kinesis_spout.kinesis.read.read_settings import DEFAULT, ReadSettings
@@ -25,7 +24,7 @@ from kinesis_spout.model.errors import (
     KinesisError,
     StreamNotFound,
 )
-from kinesis_spout.model.record import DeadLetter
+from kinesis_spout.model.record import DeadLetter, LetterId, LetterOutcome
 from kinesis_spout.ports import DeadLetterSink, Page, ShardGetter, StreamSummary
 from kinesis_spout.settings import SpoutConfig
 from kinesis_spout.testing.stream import InMemoryStream
@@ -38,11 +37,11 @@ class InMemoryDeadLetterSink:
 
     def __init__(self) -> None:
         self.letters: list[DeadLetter] = []
-        """Everything that was written, redriven or not, repeats included."""
+        """Everything that was written, marked or not, repeats included."""
+        self.marks: dict[LetterId, LetterOutcome] = {}
         self.closed = False
         self.is_writable = True
         """The answer of ``check_writable``. Writes do not look at it: see ``fail_writes``."""
-        self._marks: set[RedrivenMark] = set()
         self._failures_to_come = 0
 
     def fail_writes(self, count: int) -> None:
@@ -61,10 +60,10 @@ class InMemoryDeadLetterSink:
         self.letters.extend(letters)
 
     def read(self) -> Iterable[DeadLetter]:
-        return without_redriven(list(self.letters), self._marks)
+        return [letter for letter in self.letters if letter.letter_id not in self.marks]
 
-    def mark_redriven(self, letters: Sequence[DeadLetter]) -> None:
-        self._marks.update(mark_of(letter) for letter in letters)
+    def mark(self, letter_ids: Collection[LetterId], outcome: LetterOutcome) -> None:
+        self.marks.update(dict.fromkeys(letter_ids, outcome))
 
     def close(self) -> None:
         """Note that it was closed. May be called twice."""

@@ -29,7 +29,7 @@ from kinesis_spout.operations.world import World
 from kinesis_spout.settings import SpoutConfig
 from kinesis_spout.settings.grammar.http_address import HttpAddress
 from kinesis_spout.web import changes, screens
-from kinesis_spout.web.guard import Guard
+from kinesis_spout.web.guard import Guard, SignIns
 from kinesis_spout.web.page_settings import PageSettings
 from kinesis_spout.web.pages import Pages
 from kinesis_spout.web.watched import Watched
@@ -55,7 +55,7 @@ _OF = "/a/{app}/{stream}"
 
 
 def build(world: World, config: SpoutConfig, settings: PageSettings) -> Starlette:
-    """The page of the applications that ``config`` names; see ``operations.watch.applications.UNNAMED``."""
+    """The page of the applications that ``config`` names; see ``operations.world.UNNAMED``."""
     watched = Watched(world, config)
 
     @asynccontextmanager
@@ -76,6 +76,7 @@ def build(world: World, config: SpoutConfig, settings: PageSettings) -> Starlett
         lifespan=lifespan,
     )
     app.state.pages = Pages(watched, settings)
+    app.state.sign_ins = SignIns(settings)
     return app
 
 
@@ -100,7 +101,7 @@ def _forms() -> dict[str, Any]:
     return {
         **{f"{_OF}/{what}": partial(changes.of_shards, what=what) for what in ("pause", "resume")},
         **{f"{_OF}/{what}": partial(changes.of_member, what=what) for what in ("drain", "undrain")},
-        f"{_OF}/redrive": changes.redrive,
+        **{f"{_OF}/{what}": partial(changes.of_letters, what=what) for what in ("redrive", "dismiss")},
         f"{_OF}/redrives/{{number:int}}/stop": changes.stop_redrive,
         f"{_OF}/reset": changes.reset,
     }

@@ -5,6 +5,7 @@ A form is shown only for what would be done now; where it would be refused, the 
 
 import asyncio
 from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
 from functools import partial
 from typing import Any, Final
 
@@ -14,7 +15,7 @@ from starlette.responses import RedirectResponse, Response
 
 from kinesis_spout.operations import group
 from kinesis_spout.operations.checkpoints import preview_reset, reset_as_previewed
-from kinesis_spout.operations.dead_letters import chosen_letters
+from kinesis_spout.operations.dead_letters import ChosenLetters, chosen_letters, dismiss
 from kinesis_spout.operations.errors import WrongArguments
 from kinesis_spout.web.guard import COOKIE, cookie_value
 from kinesis_spout.web.pages import Pages, form_of
@@ -77,36 +78,33 @@ async def of_member(request: Request, *, what: str) -> Response:
     return await _form(request, _page(request, "change_member.html", values), carry_out)
 
 
-async def redrive(request: Request) -> Response:
+async def of_letters(request: Request, *, what: str) -> Response:
     pages = Pages.of(request)
     choice = choice_of(request)
 
-    def counted() -> tuple[int, str]:
-        config = pages.observation(request).config
-        with chosen_letters(pages.watched.world, config, choice) as chosen:
-            return len(chosen), chosen.text
+    def chosen() -> AbstractContextManager[ChosenLetters]:
+        return chosen_letters(pages.watched.world, pages.observation(request).config, choice)
 
     def values() -> dict[str, Any]:
-        count, text = counted()
-        can_mark = pages.observation(request).letters().can_mark
-        return {"choice": choice, "count": count, "text": text, "can_mark": can_mark}
+        with chosen() as letters:
+            return {"what": what, "choice": choice, "count": len(letters), "text": letters.text}
 
     def carry_out(fields: Mapping[str, Any]) -> Response:
-        why = _reason(fields)
-        if not choice.message_ids:
-            count, _ = counted()
-            _check_count(fields, count)
         observation = pages.observation(request)
+        config, by = observation.config, pages.operator(request, _reason(fields))
+        with chosen() as letters:
+            if not choice.message_ids:
+                _check_count(fields, len(letters))
+            if what == "dismiss":
+                dismiss(pages.watched.world, config, letters, by)
+                observation.changed()
+                return _back(request, "letters")
         number = pages.watched.redrives.start(
-            observation.config,
-            choice,
-            rate=_rate(fields),
-            by=pages.operator(request, why),
-            ended=observation.changed,
+            config, choice, rate=_rate(fields), by=by, ended=observation.changed
         )
         return _back(request, "redrives", str(number))
 
-    return await _form(request, _page(request, "redrive.html", values), carry_out)
+    return await _form(request, _page(request, "change_letters.html", values), carry_out)
 
 
 async def stop_redrive(request: Request) -> Response:
@@ -173,7 +171,10 @@ async def login(request: Request) -> Response:
         return await run_in_threadpool(pages.show, request, "login.html", problem=None, name="")
     fields = await form_of(request)
     name = fields.get("name", "").strip()[:100]
-    if not name or not settings.is_token(fields.get("token", "").strip()):
+    is_token = settings.is_token(fields.get("token", "").strip())
+    if not is_token:
+        request.app.state.sign_ins.refuse(request.scope, name)
+    if not (name and is_token):
         await asyncio.sleep(_SLOW_SECONDS)
         problem = "this is not the token of this server" if name else "say who you are: the audit names you"
         return await run_in_threadpool(

@@ -12,9 +12,12 @@ from shard_state import Checkpoint
 
 _WIDTH: Final = 1_000.0
 _HASH_KEYS: Final = 1 << 128
-_OPEN_TOP, _OPEN_HEIGHT = 16.0, 44.0
-_CLOSED_TOP, _CLOSED_HEIGHT = 2.0, 10.0
+_OPEN_TOP, _OPEN_HEIGHT = 28.0, 40.0
+_CLOSED_TOP, _CLOSED_HEIGHT = 8.0, 8.0
+_STALLED_ABOVE: Final = 8.0
+"""So much a shard that stands still rises above the others: a sign besides its colour."""
 _MIN_WIDTH: Final = 0.5
+_MIN_STALLED_WIDTH: Final = 4.0
 _GAP_BELOW: Final = 200
 """With fewer shards there is a gap between them."""
 _LAG_STEPS_MILLIS: Final = (1_000, 10_000, 60_000, 600_000, 3_600_000)
@@ -28,35 +31,41 @@ def css_class(state: ShardState) -> str:
 def strip(sights: Sequence[ShardSight], href: str) -> str:
     """The shards over the space of hash keys: those that take records, and above them closed ones not yet over.
 
-    ``href`` leads to a shard when its id is added.
+    One that stands still is taller and never thinner than the eye sees. ``href`` leads to a shard when its id is
+    added. The picture is for eyes and pointers: its links are those of the table, which a keyboard reaches.
     """
     gap = 1.0 if len(sights) < _GAP_BELOW else 0.0
     drawn = []
-    for sight in sights:
-        view = sight.view
-        if view.hash_range is None or (view.closed and view.state is ShardState.OVER):
+    for sight in reversed(sights):  # the most urgent lie on top
+        view, state = sight.view, sight.state
+        if view.hash_range is None or (view.closed and state is ShardState.OVER):
             continue
         first, last = view.hash_range
+        is_stalled = state is ShardState.STALLED
         x = first * _WIDTH / _HASH_KEYS
-        width = max(_MIN_WIDTH, (last + 1 - first) * _WIDTH / _HASH_KEYS - gap)
+        width = (last + 1 - first) * _WIDTH / _HASH_KEYS - gap
+        width = max(_MIN_STALLED_WIDTH if is_stalled else _MIN_WIDTH, width)
         top, height = (_CLOSED_TOP, _CLOSED_HEIGHT) if view.closed else (_OPEN_TOP, _OPEN_HEIGHT)
         shard_id = escape(view.shard_id)
         lag = sight.lag_millis
-        text = f"{shard_id}: {view.state.value}" + (f", lag {millis(lag)}" if lag is not None else "")
+        text = f"{shard_id}: {state.value}" + (f", lag {millis(lag)}" if lag is not None else "")
+        if sight.reason and sight.reason != state.value:
+            text += f": {escape(sight.reason)}"
         column = ""
         steps = sum(lag >= step for step in _LAG_STEPS_MILLIS) if lag else 0
         if steps:
             tall = height * steps / len(_LAG_STEPS_MILLIS)
             column = _rect("lag", x, top + height - tall, width, tall)
+        above = _STALLED_ABOVE if is_stalled else 0.0
         drawn.append(
-            f'<a href="{href}{shard_id}"><title>{text}</title>'
-            f"{_rect(css_class(view.state), x, top, width, height)}{column}</a>"
+            f'<a href="{href}{shard_id}" tabindex="-1"><title>{text}</title>'
+            f"{_rect(css_class(state), x, top - above, width, height + above)}{column}</a>"
         )
-    has_closed = any(each.view.closed and each.view.state is not ShardState.OVER for each in sights)
-    name, box = ("strip", "0 0 1000 62") if has_closed else ("strip open", "0 14 1000 48")
-    return Markup(  # noqa: S704 - made of numbers, class names and escaped ids
-        f'<svg class="{name}" viewBox="{box}" preserveAspectRatio="none" role="img" '
-        f'aria-label="{len(drawn)} shards over the hash keys">{"".join(drawn)}</svg>'
+    has_closed = any(each.view.closed and each.state is not ShardState.OVER for each in sights)
+    name, box = ("strip", "0 0 1000 70") if has_closed else ("strip open", "0 18 1000 52")
+    return Markup(  # noqa: S704 - made of numbers, class names and escaped texts
+        f'<svg class="{name}" viewBox="{box}" preserveAspectRatio="none" aria-hidden="true">'
+        f"{''.join(drawn)}</svg>"
     )
 
 

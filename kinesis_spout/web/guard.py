@@ -8,6 +8,8 @@ another site could have its own name lead here.
 import base64
 import binascii
 import hmac
+import logging
+import time
 from http.cookies import CookieError, SimpleCookie
 from typing import Final
 from urllib.parse import quote, urlsplit
@@ -16,8 +18,11 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.responses import PlainTextResponse, RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from kinesis_spout.model.logs import Allowance
 from kinesis_spout.operations.audit import Operator
 from kinesis_spout.web.page_settings import PageSettings, is_loopback
+
+_log = logging.getLogger(__name__)
 
 COOKIE: Final = "kinesis_spout_web"
 DOOR: Final = "web page"
@@ -42,8 +47,29 @@ _NAMES_OF_VISITORS: Final = (
     "remote-user",
 )
 """The headers in which proxies say who somebody is."""
+_MOST_LINES: Final = 10
+"""The most refused sign-ins that the log has line by line in a minute; it has the number of further ones."""
 _OPEN: Final = ("/login", "/static/")
 """Paths that are shown before the token is known."""
+
+
+class SignIns:
+    """Logs the sign-ins that are refused: where they come from, and never what was given as the token. Mutable."""
+
+    def __init__(self, settings: PageSettings) -> None:
+        self._settings = settings
+        self._lines = Allowance(_MOST_LINES)
+
+    def refuse(self, scope: Scope, name: str = "") -> None:
+        """Log one from the client of ``scope``; ``name`` is what it calls itself."""
+        if not self._lines.takes_one(time.monotonic()):
+            return
+        left_out = self._lines.take_left_out()
+        address = (scope.get("client") or ("an unknown address",))[0]
+        # Who mistakes one field for the other gives the token as the name.
+        said = f", who says to be {name!r}" if name and not self._settings.is_token(name) else ""
+        before = f"; {left_out:,} more before it" if left_out else ""
+        _log.warning("refused a sign-in with a wrong token from %s%s%s", address, said, before)
 
 
 class Guard:
@@ -80,6 +106,8 @@ class Guard:
                 403,
             )
         path = scope["path"]
+        if settings.token is not None and "authorization" in headers and visitor(headers, settings) is None:
+            scope["app"].state.sign_ins.refuse(scope)
         if settings.token is None or path.startswith(_OPEN) or visitor(headers, settings) is not None:
             return None
         if scope["method"] != "GET":

@@ -71,6 +71,7 @@ class Pages:
         text = self._environment.get_template(template).render(
             app=params.get("app"),
             stream=params.get("stream"),
+            counts=self.watched.counts(params.get("app"), params.get("stream")),
             now=self.watched.world.time(),
             here=quote(request.scope["path"], safe="/~"),
             query=dict(request.query_params),

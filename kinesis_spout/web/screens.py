@@ -1,6 +1,5 @@
 """Screens that change nothing: one function for each."""
 
-from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Generic, TypeVar
@@ -9,8 +8,7 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
 from kinesis_spout.operations.dead_letters import Choice, LetterSummary, find_letter
-from kinesis_spout.operations.shards import ShardState
-from kinesis_spout.operations.watch.sight import ShardSight, Sight
+from kinesis_spout.operations.watch.sight import ShardSight, Sight, most_urgent_first
 from kinesis_spout.web import drawing
 from kinesis_spout.web.pages import Pages
 from kinesis_spout.web.wording import Rendering, address, shown
@@ -19,21 +17,15 @@ T = TypeVar("T")
 
 _SHARDS_A_PAGE: Final = 200
 _LETTERS_A_PAGE: Final = 50
-_KINDS_SHOWN: Final = 30
-_ATTENTION_SHOWN: Final = 8
-_RETRIES_SHOWN: Final = 50
 _MAX_RECORDS: Final = 100
 
 _SHARD_KEYS: Final[dict[str, Callable[[ShardSight], Any]]] = {
-    "open": lambda each: (
-        each.view.state is ShardState.OVER
-    ),  # parents before children; what is over comes last
+    "urgent": lambda each: each.state.urgency,  # parents before children
     "shard": lambda each: each.view.shard_id,
-    "state": lambda each: each.view.state.value,
+    "state": lambda each: each.state.value,
     "owner": lambda each: each.view.owner or "",
     "lag": lambda each: each.lag_millis or 0,
     "oldest": lambda each: each.oldest_unread_millis or 0,
-    "still": lambda each: each.unmoved_seconds,
     "holes": lambda each: each.holes,
     "retries": lambda each: each.retries,
 }
@@ -90,30 +82,26 @@ def application(request: Request) -> Response:
     observation = pages.observation(request)
     sight = observation.look()
     config = observation.config
-    states = Counter(each.view.state for each in sight.shards)
+    shards = most_urgent_first(sight.shards)
     wanted, text = request.query_params.get("state"), request.query_params.get("find", "").strip()
     rows = [
         each
-        for each in sight.shards
-        if wanted in (None, each.view.state.value)
+        for each in shards
+        if wanted in (None, each.state.value)
         and (not text or text in each.view.shard_id or text in (each.view.owner or ""))
     ]
     attention = sorted(
-        ((each, why) for each in sight.shards if (why := each.attention) is not None),
-        key=lambda told: (told[0].view.state is ShardState.READING, -(told[0].lag_millis or 0)),
+        (each for each in shards if each.reason is not None),
+        key=lambda each: (each.state.urgency, -(each.lag_millis or 0)),
     )
     return pages.show(
         request,
         "application.html",
         sight=sight,
         figures=_figures(sight),
-        states=states,
-        strip=drawing.strip(sight.shards, address("a", config.app, config.stream_name, "shards") + "/"),
-        sheet=Sheet.of(request, rows, _SHARD_KEYS, "open", _SHARDS_A_PAGE),
-        attention=attention[:_ATTENTION_SHOWN],
-        more_attention=max(0, len(attention) - _ATTENTION_SHOWN),
-        retrying=sight.retrying[:_RETRIES_SHOWN],
-        more_retrying=max(0, len(sight.retrying) - _RETRIES_SHOWN),
+        strip=drawing.strip(shards, address("a", config.app, config.stream_name, "shards") + "/"),
+        sheet=Sheet.of(request, rows, _SHARD_KEYS, "urgent", _SHARDS_A_PAGE),
+        attention=attention,
     )
 
 
@@ -125,10 +113,8 @@ def _figures(sight: Sight) -> dict[str, Any]:
         said = [value for each in live if (value := getattr(each, name)) is not None]
         return sum(said) if said else None
 
-    lags = [each.lag_millis for each in sight.shards if each.lag_millis is not None]
     unread = [each.oldest_unread_millis for each in sight.shards if each.oldest_unread_millis is not None]
     return {
-        "lag": max(lags) if lags else None,
         "oldest": max(unread) if unread else None,
         "holes": sum(each.holes for each in sight.shards),
         "retries": len(sight.retrying),
@@ -171,8 +157,6 @@ def letters(request: Request) -> Response:
         request,
         "letters.html",
         view=view,
-        kinds=view.kinds[:_KINDS_SHOWN],
-        more_kinds=max(0, len(view.kinds) - _KINDS_SHOWN),
         choice=choice,
         sheet=Sheet.of(request, chosen, _LETTER_KEYS, "-died", _LETTERS_A_PAGE),
     )
@@ -186,9 +170,7 @@ def letter(request: Request) -> Response:
     data = None
     if pages.settings.show_data:
         data = shown(found.data, Rendering(form) if form in set(Rendering) else None, pages.settings.masks)
-    return pages.show(
-        request, "letter.html", letter=found, data=data, can_mark=observation.letters().can_mark
-    )
+    return pages.show(request, "letter.html", letter=found, data=data)
 
 
 def redrives(request: Request) -> Response:

@@ -13,7 +13,7 @@ from kinesis_spout.dead_letters.kinesis_stream import KinesisStreamSink
 from kinesis_spout.dead_letters.remote_files import RemoteFilesSink
 from kinesis_spout.dead_letters.s3 import S3Sink
 from kinesis_spout.kinesis.retry_policy import CallRetryPolicy
-from kinesis_spout.operations.dead_letters import MarkingSink
+from kinesis_spout.model.record import LetterOutcome
 from kinesis_spout.ports import DeadLetterSink
 from kinesis_spout.testing import InMemoryDeadLetterSink, ManualClock
 from tests.support.consumer.letters import letter
@@ -132,17 +132,32 @@ def test_reading_again_gives_the_same(open_sink: Open) -> None:
     assert list(sink.read()) == list(sink.read()) == [letter(1), letter(2)]
 
 
-def test_redriven_letters_and_their_copies_are_not_read_again(open_sink: Open) -> None:
+@pytest.mark.parametrize("outcome", LetterOutcome)
+def test_marked_letters_and_their_copies_are_not_read_again(open_sink: Open, outcome: LetterOutcome) -> None:
     sink = open_sink()
-    if not isinstance(sink, MarkingSink):
-        assert type(sink) is KinesisStreamSink  # the only one that cannot, and redrive says so
-        return
     died_again = letter(1, died_at=1769860999.5)
     sink.write([letter(1), letter(2)])
-    sink.mark_redriven([letter(1)])
-    sink.mark_redriven([])
+    sink.mark([letter(1).letter_id], outcome)
+    sink.mark([], outcome)
     sink.write([letter(1), died_again])
     assert list(open_sink().read()) == [letter(2), died_again]
+
+
+def test_a_letter_may_be_marked_more_than_once(open_sink: Open) -> None:
+    sink = open_sink()
+    sink.write([letter(1), letter(2)])
+    for outcome in (*LetterOutcome, *LetterOutcome):
+        sink.mark([letter(1).letter_id], outcome)
+    assert list(open_sink().read()) == [letter(2)]
+
+
+def test_a_sink_of_which_every_letter_is_marked_is_empty(open_sink: Open) -> None:
+    letters = [letter(number) for number in range(1_203)]
+    large = letter(2_000, data=bytes(3 * 1024 * 1024))
+    sink = open_sink()
+    sink.write([*letters, large])
+    sink.mark([each.letter_id for each in [*letters, large]], LetterOutcome.DISMISSED)
+    assert list(open_sink().read()) == []
 
 
 def test_closing_twice_does_no_harm_and_keeps_what_was_written(open_sink: Open) -> None:
@@ -161,7 +176,8 @@ from tests.support.consumer.letters import letter
 
 sink = JsonLinesSink(sys.argv[2]) if sys.argv[1] == "json_lines" else RemoteFilesSink("file://" + sys.argv[2])
 sink.write([letter(1), letter(2)])
-sink.mark_redriven([letter(1)])
+sink.mark([letter(1).letter_id], "redriven")
+sink.mark([letter(2).letter_id], "dismissed")
 sink.write([letter(3)])
 os.kill(os.getpid(), signal.SIGKILL)
 """
@@ -173,4 +189,4 @@ def test_letters_and_marks_survive_a_kill_right_after_the_write_returned(tmp_pat
     killed = subprocess.run(arguments, check=False, timeout=60)
     assert killed.returncode == -signal.SIGKILL
     sink = JsonLinesSink(tmp_path) if kind == "json_lines" else RemoteFilesSink(tmp_path.as_uri())
-    assert list(sink.read()) == [letter(2), letter(3)]
+    assert list(sink.read()) == [letter(3)]

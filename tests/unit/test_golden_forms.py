@@ -11,9 +11,10 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from kinesis_spout.dead_letters.stored_letters import RedrivenMark, decoded_mark, encoded_mark
+from kinesis_spout.dead_letters.stored_letters import LetterMark, decoded_mark, encoded_mark
 from kinesis_spout.kinesis.write.put_records import Entry
 from kinesis_spout.model.errors import StoreError
+from kinesis_spout.model.record import LetterOutcome
 from kinesis_spout.operations.audit import AuditEntry
 from kinesis_spout.producer.spool import DiskSpool
 from kinesis_spout.recipes.coalescing.key_nodes import StoredLine
@@ -36,7 +37,15 @@ MANIFEST = (
 WITH_FAILED_RESULTS = MANIFEST.with_updates(
     [StateUpdate(component="count", index=1, files=(STATE_FILE,), sent=(7, 8))], 1_730_000_001.5, {8, 9}
 )
-MARK = RedrivenMark(message_id="orders/shardId-000000000000/495903", died_at=1_730_000_000.5)
+MARKS = {
+    "first": LetterMark(message_id="orders/shardId-000000000000/495903", died_at=1_730_000_000.5),
+    "outcome": LetterMark(
+        message_id="orders/shardId-000000000000/495903",
+        died_at=1_730_000_000.5,
+        outcome=LetterOutcome.DISMISSED,
+    ),
+}
+"""The oldest first."""
 LINES = {
     "works": StoredLine(Line(State.PROCESS, "s1-1"), renewals=2),
     "waits": StoredLine(Line(State.BLOCK, "s1-1", "s2-4", b"payload\n2", 3)),
@@ -98,10 +107,14 @@ def test_a_file_of_keyed_state(tmp_path: Path) -> None:
     assert file.after == ("5-00000000aabbcc",)
 
 
-def test_the_mark_of_a_redriven_letter() -> None:
-    stored = golden("redriven_mark.json")
-    assert decoded_mark("file", stored) == MARK
-    assert encoded_mark(MARK) == stored
+@pytest.mark.parametrize("form", MARKS)
+def test_the_mark_of_a_letter(form: str) -> None:
+    assert decoded_mark("file", golden(f"letter_mark_{form}.json")) == MARKS[form]
+
+
+def test_the_newest_mark_is_what_is_written() -> None:
+    form, mark = list(MARKS.items())[-1]
+    assert encoded_mark(mark.letter_id, mark.outcome) == golden(f"letter_mark_{form}.json")
 
 
 @pytest.mark.parametrize("form", LINES)

@@ -9,8 +9,8 @@ from kinesis_spout.cli.output import note, print_json, print_labelled, spelled
 from kinesis_spout.cli.shared_options import Json, configured
 from kinesis_spout.operations.doctor import Finding, examine, is_healthy
 from kinesis_spout.operations.errors import WrongArguments
-from kinesis_spout.operations.watch.applications import UNNAMED
 from kinesis_spout.operations.watch.health import ask, look_at
+from kinesis_spout.operations.world import UNNAMED
 from kinesis_spout.settings import SpoutConfig
 
 

@@ -1,6 +1,8 @@
-"""``kinesis-spout dead-letters``: what was given up, why, and how to deliver it again."""
+"""``kinesis-spout dead-letters``: what was given up, why, and how to deliver it again or dismiss it."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
 from typing import Annotated, Any, Final, Literal
 
 import typer
@@ -9,6 +11,7 @@ from kinesis_spout.cli.output import note, print_json, print_plain, print_table
 from kinesis_spout.cli.shared_options import Json, Streams, Yes, configured, confirm
 from kinesis_spout.model.clock import moment
 from kinesis_spout.model.record import DeadLetter
+from kinesis_spout.operations.audit import Operator
 from kinesis_spout.operations.dead_letters import (
     Choice,
     ChosenLetters,
@@ -19,12 +22,14 @@ from kinesis_spout.operations.dead_letters import (
     list_letters,
     put_back,
 )
+from kinesis_spout.operations.dead_letters import dismiss as dismiss_letters
 from kinesis_spout.operations.errors import NotFound, WrongArguments
+from kinesis_spout.operations.world import World
 from kinesis_spout.settings import SpoutConfig
 
 dead_letters = typer.Typer(
     no_args_is_help=True,
-    help="Look at the records that were given up, and put them back on their stream.",
+    help="Look at the records that were given up; put them back on their stream, or dismiss them.",
 )
 
 _HEADINGS: Final = ("message id", "died", "reason", "attempts", "bytes", "error")
@@ -38,6 +43,12 @@ OfShard = Annotated[str | None, typer.Option("--shard", metavar="ID", help="Only
 ErrorText = Annotated[
     str | None, typer.Option("--error", metavar="TEXT", help="Only those with this text in their error.")
 ]
+MessageIds = Annotated[
+    list[str] | None,
+    typer.Argument(metavar="[MESSAGE_ID]...", help="As `dead-letters list` shows them.", show_default=False),
+]
+Every = Annotated[bool, typer.Option("--all", help="Every letter, or every one of those below.")]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Change nothing; only say which letters are meant.")]
 
 
 @dead_letters.command("list")
@@ -52,10 +63,10 @@ def list_all(
     error: ErrorText = None,
     json: Json = False,
 ) -> None:
-    """List the letters that were not redriven, oldest file first.
+    """List the letters that were neither redriven nor dismissed, oldest file first.
 
     Next: `dead-letters show MESSAGE_ID` for one of them with its data, `dead-letters redrive` once the cause
-    is mended.
+    is mended, `dead-letters dismiss` for those that nobody needs.
     """
     choice = Choice(reason=reason, shard_id=shard, error=error)
     shown, more = list_letters(ctx.obj, config, choice, limit or None)
@@ -103,28 +114,19 @@ def show(
 @configured("dead_letters")
 def redrive(
     ctx: typer.Context,
-    message_ids: Annotated[
-        list[str] | None,
-        typer.Argument(
-            metavar="[MESSAGE_ID]...", help="As `dead-letters list` shows them.", show_default=False
-        ),
-    ] = None,
+    message_ids: MessageIds = None,
     *,
     config: SpoutConfig,
-    every: Annotated[bool, typer.Option("--all", help="Every letter, or every one of those below.")] = False,
+    every: Every = False,
     reason: Reason = None,
     shard: OfShard = None,
     error: ErrorText = None,
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Only say which letters would be redriven.")
-    ] = False,
+    dry_run: DryRun = False,
     yes: Yes = False,
     force: Annotated[
         bool,
         typer.Option(
-            "--force",
-            help="With --all: also from a sink that cannot remember what was redriven, like a stream, and where "
-            "ZooKeeper does not say whether another redrive runs.",
+            "--force", help="Also if ZooKeeper cannot say whether another redrive or dismissal runs."
         ),
     ] = False,
     rate: Annotated[
@@ -139,41 +141,78 @@ def redrive(
     running.
     """
     choice = Choice(reason=reason, shard_id=shard, error=error, message_ids=frozenset(message_ids or ()))
-    _check(choice, every=every, force=force)
-    with chosen_letters(ctx.obj, config, choice) as chosen:
-        missing = chosen.missing
+    with _letters(ctx.obj, config, choice, every=every) as chosen:
         if dry_run:
-            _print_plan(chosen, missing, json=json)
+            _print_plan(chosen, "redrive", json=json)
+            return
+        if every and chosen:
+            confirm(f"put {chosen.text} back on their stream", yes=yes)
+        count = put_back(ctx.obj, config, chosen, force=force, rate=rate)
+        if json:
+            print_json({"redriven": count, "missing": chosen.missing})
         else:
-            if every and chosen:
-                confirm(f"put {chosen.text} back on their stream", yes=yes)
-            count = put_back(ctx.obj, config, chosen, force=force, rate=rate)
-            if json:
-                print_json({"redriven": count, "missing": missing})
-            else:
-                note(f"records back on their stream: {count}")
-    if missing:
-        raise NotFound(f"not in {config.dead_letters_url}, or redriven before: {', '.join(missing)}")
+            note(f"records back on their stream: {count}")
 
 
-def _check(choice: Choice, *, every: bool, force: bool) -> None:
+@dead_letters.command()
+@configured("dead_letters")
+def dismiss(
+    ctx: typer.Context,
+    message_ids: MessageIds = None,
+    *,
+    config: SpoutConfig,
+    why: Annotated[
+        str, typer.Option(metavar="TEXT", help="The reason, which the audit keeps.", show_default=False)
+    ],
+    every: Every = False,
+    reason: Reason = None,
+    shard: OfShard = None,
+    error: ErrorText = None,
+    dry_run: DryRun = False,
+    yes: Yes = False,
+    json: Json = False,
+) -> None:
+    """Leave letters that nobody needs out of the list. Their records are not delivered again.
+
+    With --all it says how many there are, and asks; letters that come later are left alone. A letter stays in its
+    file. `kinesis-spout audit` says who dismissed what, and why.
+    """
+    choice = Choice(reason=reason, shard_id=shard, error=error, message_ids=frozenset(message_ids or ()))
+    with _letters(ctx.obj, config, choice, every=every) as chosen:
+        if dry_run:
+            _print_plan(chosen, "dismiss", json=json)
+            return
+        if every and chosen:
+            confirm(f"dismiss {chosen.text}, so that nobody receives their records", yes=yes)
+        count = dismiss_letters(ctx.obj, config, chosen, replace(Operator.here(), why=why))
+        if json:
+            print_json({"dismissed": count, "missing": chosen.missing})
+        else:
+            note(f"letters dismissed: {count}")
+
+
+@contextmanager
+def _letters(world: World, config: SpoutConfig, choice: Choice, *, every: bool) -> Iterator[ChosenLetters]:
+    """Give the letters to change; when they are changed, refuse those that were not there."""
     if bool(choice.message_ids) == every:
         raise WrongArguments("expected message ids or --all, got " + ("both" if every else "neither"))
     if choice.is_filtered and not every:
         raise WrongArguments("expected --reason, --shard and --error with --all only, got message ids")
-    if force and not every:
-        raise WrongArguments(
-            "expected --force with --all only: single letters need a sink that remembers them"
+    with chosen_letters(world, config, choice) as chosen:
+        yield chosen
+    if chosen.missing:
+        raise NotFound(
+            f"not in {config.dead_letters_url}, or redriven or dismissed before: {', '.join(chosen.missing)}"
         )
 
 
-def _print_plan(chosen: ChosenLetters, missing: Sequence[str], *, json: bool) -> None:
+def _print_plan(chosen: ChosenLetters, what: str, *, json: bool) -> None:
     if json:
-        print_json({"would_redrive": sorted(chosen.message_ids), "missing": missing})
+        print_json({f"would_{what}": sorted(chosen.message_ids), "missing": chosen.missing})
         return
     for message_id in sorted(chosen.message_ids):
         typer.echo(message_id)
-    note(f"nothing was put; without --dry-run: {chosen.text}")
+    note(f"nothing was changed; without --dry-run, {what}: {chosen.text}")
 
 
 def _cells(letter: DeadLetter) -> list[str]:

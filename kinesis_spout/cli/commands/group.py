@@ -1,6 +1,6 @@
 """Commands for shards, for the members that share them, and for what operators order: ``pause``, ``audit``."""
 
-from typing import Annotated, Final
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
@@ -11,8 +11,10 @@ from kinesis_spout.operations import group
 from kinesis_spout.operations.audit import read_audit
 from kinesis_spout.operations.checkpoints import checkpoint_text
 from kinesis_spout.operations.group import GroupView
-from kinesis_spout.operations.shards import ShardView, view_shards
 from kinesis_spout.settings import SpoutConfig
+
+if TYPE_CHECKING:
+    from kinesis_spout.operations.watch.sight import ShardSight
 
 members: Final = typer.Typer(
     help="Show the members of an application, which share its shards; drain one before it is stopped.",
@@ -125,7 +127,7 @@ def print_members(view: GroupView) -> None:
 
 @configured(streams=Streams.EACH)
 def audit(ctx: typer.Context, config: SpoutConfig, *, json: Json = False) -> None:
-    """List what operators changed: pauses, resumes, drains, resets, redrives; the oldest first.
+    """List what operators changed: pauses, resumes, drains, resets, redrives, dismissals; the oldest first.
 
     Each change of the command line and of the web page is one entry. The last 1,000 of an application on a
     stream are kept, in ZooKeeper.
@@ -153,14 +155,20 @@ def shards(
     """Show each shard: its state, owner, checkpoint, lag, and what is known to be unfinished.
 
     "lag" is what Kinesis says of the first record after the checkpoint (MillisBehindLatest), "oldest"
-    is that record's age. The states: waiting (for its parents), ready (no member reads it now), reading, paused
-    (practically every record failed), paused by an operator, over (all of it is finished), gone (trimmed by
-    retention before it was finished), not begun.
+    is that record's age. The states, the most urgent first: stalled (it has records to deliver, and does not
+    move: a line below the table says why), unreadable, gone (trimmed by retention before it was finished),
+    paused (practically every record failed), paused by an operator, ready (no member reads it now), reading,
+    waiting (for its parents), not begun, over (all of it is finished).
+
+    Members with an address (`http`) are asked whether their shards move. Of others, a shard is stalled when for
+    30 seconds records waited and no progress was stored.
 
     Below them stand the living members, which share the shards; one of them leads.
 
     Next: `checkpoints show` for the stored progress in full, `dead-letters list` for what was given up.
     """
+    from kinesis_spout.operations.watch.sight import view_shards  # noqa: PLC0415 - --help does not wait for it
+
     view = view_shards(ctx.obj, config, lag=lag)
     if json:
         print_json(view.document())
@@ -171,16 +179,16 @@ def shards(
             print_members(view.group)
     for text in view.notes:
         note(text)
-    if any(each.problem for each in view.shards):
+    if any(each.view.problem for each in view.shards):
         raise typer.Exit(KinesisError.exit_code)
 
 
-def _shard_cells(view: ShardView) -> list[str]:
-    document = view.document()
+def _shard_cells(sight: "ShardSight") -> list[str]:
+    view, document = sight.view, sight.document()
     unread, lag = document["oldest_unread_millis"], document["lag_millis"]
     return [
         view.shard_id,
-        f"{view.state.value}, closed" if view.closed else view.state.value,
+        f"{sight.state.value}, closed" if view.closed else sight.state.value,
         ", ".join(view.parents) or "-",
         view.owner or "-",
         "-" if view.checkpoint is None else checkpoint_text(view.checkpoint),

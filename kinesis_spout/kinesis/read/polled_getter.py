@@ -38,30 +38,22 @@ RENEW_AFTER_SECONDS: Final = 270.0
 """An iterator lives 300 s. It is renewed before, so that no call fails on it."""
 
 
-_LONGEST_WAIT_SECONDS: Final = 60.0
-"""Reads are put off for less. A cursor asks for more where the clock of the machine that made it is ahead."""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cursor:
-    """The iterator, pace and time to read on with in a shard. Can be pickled."""
+    """The iterator, pace and rest to read on with in a shard. Can be pickled."""
 
     iterator: str | None = None
     """The iterator of the next read; None if one must be requested."""
     iterator_obtained_at: float = 0.0
     """Seconds since the epoch."""
-    not_before: float = 0.0
-    """Seconds since the epoch; the shard's limits allow no earlier read."""
+    wait_seconds: float = 0.0
+    """The shard's limits allow no read for so long. A duration: the clocks of two machines can be hours apart."""
     pace: ReadPace | None = None
     """The shard's read limits; None: as the settings say."""
     throttled_to: float = 1.0
     """The part of the pace that throttles have left; see ``Pacing``."""
     is_unproven: bool = False
     """True if records can be missing before what the iterator reads first; see ``Continuity``."""
-
-    def wait_seconds(self, now: float) -> float:
-        """Return how long to wait before a read, by this machine's clock: ``now`` is seconds since the epoch."""
-        return min(max(0.0, self.not_before - now), _LONGEST_WAIT_SECONDS)
 
 
 FRESH: Final = Cursor()
@@ -96,7 +88,7 @@ class PollingShardGetter(ReplyGetter):
         jitter: Jitter = random.random,
     ) -> None:
         clock = clock or SystemClock()
-        ready_at = clock.monotonic() + cursor.wait_seconds(clock.time())
+        ready_at = clock.monotonic() + cursor.wait_seconds
         pacing = pacing or Pacing(
             ready_at=ready_at,
             jitter=jitter,
@@ -125,7 +117,7 @@ class PollingShardGetter(ReplyGetter):
         return Cursor(
             iterator=self._iterator,
             iterator_obtained_at=self._iterator_obtained_at,
-            not_before=self._clock.time() + self._pacing.ready_at - self._clock.monotonic(),
+            wait_seconds=max(0.0, self._pacing.ready_at - self._clock.monotonic()),
             throttled_to=self._pacing.throttled_to,
             is_unproven=self._continuity.is_unproven,
         )

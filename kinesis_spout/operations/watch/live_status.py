@@ -33,6 +33,8 @@ class LiveShard(msgspec.Struct, frozen=True, kw_only=True):
     holes: int | None = None
     oldest_unfinished_seconds: float | None = None
     stalled: bool | None = None
+    reason: str | None = None
+    """Why it is stalled."""
     read_error: str | None = None
 
 

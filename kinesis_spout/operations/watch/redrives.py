@@ -8,7 +8,7 @@ from typing import Final
 
 from kinesis_spout.operations.audit import Operator
 from kinesis_spout.operations.dead_letters import Choice, chosen_letters, put_back
-from kinesis_spout.operations.errors import NotFound, RedriveRuns
+from kinesis_spout.operations.errors import LettersHeld, NotFound
 from kinesis_spout.operations.world import World
 from kinesis_spout.settings import SpoutConfig
 
@@ -121,13 +121,13 @@ class Redrives:
     ) -> int:
         """Begin one, and give its number; ``ended`` is called on its thread when it has ended.
 
-        RedriveRuns: one that this process began.
+        LettersHeld: by one that this process began.
         """
         with self._lock:
             place = config.dead_letters_url
             for number, other in self._redrives.items():
                 if other.is_running and other.config.dead_letters_url == place:
-                    raise RedriveRuns(place, f"number {number}")
+                    raise LettersHeld(place, f"redrive number {number}")
             number = next(self._numbers)
             redrive = Redrive(self._world, config, choice, rate=rate, by=by, ended=ended)
             self._redrives[number] = redrive

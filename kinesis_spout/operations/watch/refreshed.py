@@ -57,14 +57,23 @@ class Refreshed(Generic[T]):
         self._bug: Exception | None = None
         self._due_at = monotonic()
         self._is_running = False
-        self._is_outdated = False
-        """Something was changed since the reading began."""
+        self._is_outdated = True
+        """Something was changed since the last reading began, or there was none."""
 
-    def ask(self, patience_seconds: float) -> Reading[T]:
-        """The newest reading; if that is old, a new one, for which this waits so long."""
+    @property
+    def last(self) -> Reading[T]:
+        """The newest reading, however old it is."""
+        with self._changed:
+            return self._reading
+
+    def ask(self, patience_seconds: float, spare_seconds: float = 0.0) -> Reading[T]:
+        """The newest reading; if that is old, a new one, for which this waits so long.
+
+        With ``spare_seconds`` it may be so much older, unless something was changed since.
+        """
         deadline = time.monotonic() + patience_seconds
         with self._changed:
-            while self._is_running or self._monotonic() >= self._due_at:
+            while self._is_running or self._is_due(spare_seconds):
                 if not self._is_running:
                     self._is_running, self._is_outdated = True, False
                     threading.Thread(target=self._run, name="kinesis-spout-reading", daemon=True).start()
@@ -76,6 +85,9 @@ class Refreshed(Generic[T]):
             if self._bug is not None:
                 raise self._bug
             return self._reading
+
+    def _is_due(self, spare_seconds: float) -> bool:
+        return self._monotonic() >= self._due_at + (0.0 if self._is_outdated else spare_seconds)
 
     def age(self) -> float:
         """Return the age of the value in seconds; infinite before the first."""

@@ -1,18 +1,21 @@
 """An application as it was seen last: its shards, members and retries, and what an operator should look at."""
 
-import time
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Final
+from typing import Any, Final
 
 from kinesis_spout.operations.errors import NotFound
-from kinesis_spout.operations.group import GroupView
-from kinesis_spout.operations.shards import ShardState, ShardView
-from kinesis_spout.operations.watch.live_status import LiveRetry, LiveShard, LiveStatus
-from shard_state import OperatorPause, SequenceNumber
+from kinesis_spout.operations.group import GroupView, group_view
+from kinesis_spout.operations.shards import ShardState, ShardView, describe, with_lags
+from kinesis_spout.operations.watch.live_status import LiveRetry, LiveShard, LiveStatus, ask_members
+from kinesis_spout.operations.world import World, begun_progress
+from kinesis_spout.settings import SpoutConfig
+from shard_state import OperatorPause
 
 _STILL_SECONDS: Final = 30.0
-"""A shard with a backlog needs attention after this time without a commit; usually one comes every second."""
+"""A shard whose owner says nothing stands still when for this time records wait and no commit comes; usually one
+comes every second."""
 _MAX_CHARS: Final = 500
 _ALARMING: Final = frozenset(
     {ShardState.UNREADABLE, ShardState.GONE, ShardState.PAUSED, ShardState.PAUSED_BY_OPERATOR}
@@ -26,8 +29,44 @@ class ShardSight:
     view: ShardView
     live: LiveShard | None = None
     """Its owner's words."""
-    unmoved_seconds: float = 0.0
-    """The time without a move of its checkpoint, while it was looked at and had a backlog."""
+    unstored_seconds: float = 0.0
+    """The time since its progress was stored last."""
+
+    @property
+    def state(self) -> ShardState:
+        return self.view.state if self._stall is None else ShardState.STALLED
+
+    @property
+    def reason(self) -> str | None:
+        """Why an operator should look at it; None if nothing is known to be wrong."""
+        view, live = self.view, self.live
+        told = [self._stall, view.problem]
+        if not any(told):
+            told = [
+                (view.pause or view.state.value) * (view.state in _ALARMING),
+                live.read_error if live else None,
+                "it has a backlog, and no member owns it"
+                * (view.state is ShardState.READY and self.has_backlog),
+            ]
+        return "; ".join(filter(None, told))[:_MAX_CHARS] or None
+
+    @property
+    def _stall(self) -> str | None:
+        """Why it is said to stand still; None if it is not."""
+        live = self.live
+        if self.view.state is not ShardState.READING:
+            return None
+        if live is not None and live.stalled is not None:  # its owner knows better
+            said = (
+                live.reason
+                or live.read_error
+                or "it has records to deliver, and has not moved, its owner says"
+            )
+            return said if live.stalled else None
+        waits = max(self.view.lag_millis or 0, self.view.oldest_unread_millis or 0) / 1000
+        if min(waits, self.unstored_seconds) < _STILL_SECONDS:
+            return None
+        return f"no progress was stored for {self.unstored_seconds:.0f} s, and records wait for {waits:.0f} s"
 
     @property
     def lag_millis(self) -> float | None:
@@ -48,29 +87,6 @@ class ShardSight:
         return bool(self.lag_millis) or self.oldest_unread_millis is not None
 
     @property
-    def attention(self) -> str | None:
-        """Why an operator should look at it; None if nothing is known to be wrong."""
-        view, live = self.view, self.live
-        told: str | None = None
-        if view.problem is not None:
-            told = view.problem
-        elif view.state in _ALARMING:
-            told = view.pause or view.state.value
-        elif live is not None and live.read_error:
-            told = live.read_error
-        elif live is not None and live.stalled:
-            told = "it has records to deliver, and has not moved, its owner says"
-        elif view.state is ShardState.READY and self.has_backlog:
-            told = "it has a backlog, and no member owns it"
-        elif (
-            view.state is ShardState.READING
-            and self.unmoved_seconds >= _STILL_SECONDS
-            and (live is None or live.stalled is None)  # its owner knows better
-        ):
-            told = f"it has a backlog, and its checkpoint has not moved for {self.unmoved_seconds:.0f} s"
-        return told and told[:_MAX_CHARS]
-
-    @property
     def retries(self) -> int:
         """Deliveries after the first of what is unfinished, as stored."""
         attempts = () if self.view.checkpoint is None else self.view.checkpoint.attempts
@@ -81,6 +97,14 @@ class ShardSight:
         if self.live is not None and self.live.holes is not None:
             return self.live.holes
         return 0 if self.view.checkpoint is None else len(self.view.checkpoint.holes)
+
+    def document(self) -> dict[str, Any]:
+        return self.view.document() | {"state": self.state.value, "reason": self.reason}
+
+
+def most_urgent_first(shards: Iterable[ShardSight]) -> list[ShardSight]:
+    """Parents come before children where nothing else is to say."""
+    return sorted(shards, key=lambda each: each.state.urgency)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,6 +122,16 @@ class Sight:
     """The age of the lags that were read from the stream; None if there are none."""
     problems: Sequence[str] = ()
     """Errors of reading."""
+
+    @property
+    def states(self) -> "Counter[ShardState]":
+        """How many shards are in each state, the most urgent one first."""
+        return Counter(sorted((each.state for each in self.shards), key=lambda state: state.urgency))
+
+    @property
+    def lag_millis(self) -> float | None:
+        """The most lag of a shard; None if it is known of none."""
+        return max((each.lag_millis for each in self.shards if each.lag_millis is not None), default=None)
 
     def shard(self, shard_id: str) -> ShardSight:
         for each in self.shards:
@@ -119,18 +153,64 @@ class Sight:
         return said + stored
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShardsView:
+    """What one look tells of the shards."""
+
+    shards: Sequence[ShardSight]
+    group: GroupView
+
+    def document(self) -> dict[str, Any]:
+        return self.group.document() | {"shards": [shard.document() for shard in self.shards]}
+
+    @property
+    def notes(self) -> list[str]:
+        views = [each.view for each in self.shards]
+        told = [
+            f"{each.shard_id} is being handed over by {each.owner} to {each.assigned_to}"
+            for each in views
+            if each.owner is not None and each.assigned_to not in {None, each.owner}
+        ]
+        pauses = dict.fromkeys((each.owner, each.pause) for each in views if each.pause)
+        told += [f"{owner} has {pause}; `kinesis-spout resume` lets it go on" for owner, pause in pauses]
+        if any(each.state is ShardState.PAUSED_BY_OPERATOR for each in views):
+            told.append("an operator has paused shards; `kinesis-spout resume` lets them go on")
+        told += [
+            f"{each.shard_id}: retention trimmed records before they were read ({lost} times)"
+            for each in views
+            if (lost := 0 if each.checkpoint is None else each.checkpoint.data_losses)
+        ]
+        return told + [
+            f"{each.view.shard_id}: {each.reason}"
+            for each in self.shards
+            if each.view.problem or each.state is ShardState.STALLED
+        ]
+
+
+def view_shards(world: World, config: SpoutConfig, *, lag: bool) -> ShardsView:
+    """Describe every shard that is listed or stored, the most urgent first; a shard's problem is in its view.
+
+    With ``lag``, one record of each shard is read, at its checkpoint.
+    """
+    stream = world.stream(config)
+    listed = stream.lister.list_shards()
+    with begun_progress(world, config) as progress:
+        group = group_view(progress)
+        views = describe(listed, progress, group)
+    now, live = world.time(), ask_members(group.members, config)
+    if lag:
+        views = with_lags(views, stream, world)
+    return ShardsView(shards=most_urgent_first(seen_shards(views, {}, live, now)), group=group)
+
+
 def seen_shards(
     views: Iterable[ShardView],
     lags: Mapping[str, ShardView],
     live: Mapping[str, LiveStatus],
-    moved: Mapping[str, tuple[SequenceNumber, float]],
+    now: float,
 ) -> list[ShardSight]:
-    """Put together what ZooKeeper, the stream and the members say of each shard.
-
-    ``moved`` says since when each shard's checkpoint is what it is.
-    """
+    """Put together what ZooKeeper had ``now``, and what the stream and the members say of each shard."""
     by_shard = {shard.shard_id: shard for status in live.values() for shard in status.shards}
-    now = time.monotonic()
     sights = []
     for stored in views:
         view, found = stored, lags.get(stored.shard_id)
@@ -141,8 +221,6 @@ def seen_shards(
                 oldest_unread_millis=found.oldest_unread_millis,
                 problem=view.problem or found.problem,
             )
-        sight = ShardSight(view=view, live=by_shard.get(view.shard_id))
-        if sight.has_backlog and view.shard_id in moved:
-            sight = replace(sight, unmoved_seconds=now - moved[view.shard_id][1])
-        sights.append(sight)
+        unstored = 0.0 if view.stored_at is None else now - view.stored_at
+        sights.append(ShardSight(view=view, live=by_shard.get(view.shard_id), unstored_seconds=unstored))
     return sights

@@ -268,11 +268,11 @@ class DriverShards:
         return WorkSlice(plan=plan, age=age, records=tuple(record for record in kept if record is not None))
 
     def _paced(self, cursor: Cursor, shard_id: str) -> Cursor:
-        """Set how fast executors read on, and not before the driver's own reads since are paid for."""
+        """Set how fast executors read on, and how long they wait until all reads so far are paid for."""
         paces = self.consumer.ports.paces
         return replace(
             cursor,
-            not_before=max(cursor.not_before, paces.not_before(shard_id)),
+            wait_seconds=paces.wait_seconds(shard_id),
             pace=paces.elsewhere,
             throttled_to=paces.of(shard_id).throttled_to,
         )

@@ -1,17 +1,54 @@
-"""The handle on what runs on Spark, shaped like PySpark's ``StreamingQuery``: on a spout, and on a topology."""
+"""The handle on what runs on Spark, shaped like PySpark's ``StreamingQuery``: on a spout, and on a topology.
+
+``await_termination`` stops a ``StreamingQuery`` itself in order.
+"""
 
 import uuid
 from abc import abstractmethod
 from math import inf
-from time import monotonic
-from typing import Any, Final, Self
+from time import monotonic, sleep
+from typing import TYPE_CHECKING, Any, Final, Self
 
 from kinesis_spout.consumer.handle import Handle
 from kinesis_spout.model.errors import InvalidConfig
 from kinesis_spout.processes.stop_signals import stop_signals
 
+if TYPE_CHECKING:
+    from pyspark.sql.streaming.query import StreamingQuery
+
 _LOOK_SECONDS: Final = 0.2
 """The interval of looks for a signal."""
+_BATCH_LOOK_SECONDS: Final = 0.005
+"""The interval of looks for the end of a micro-batch: Spark plans the next one for longer before it runs it."""
+
+
+def await_termination(query: "StreamingQuery", stop_timeout_seconds: float = 30.0) -> None:
+    """Wait until a query of Structured Streaming ends; in the main thread SIGTERM and Ctrl-C stop it in order.
+
+    ``query.awaitTermination()`` ends in the middle of a micro-batch then, whose records come again. This waits for
+    the end of the micro-batch under way, for ``stop_timeout_seconds`` at most, and stops the query before the next
+    one runs. A second Ctrl-C does not wait; a handler of the program's own is left alone.
+
+    Raises:
+        StreamingQueryException: the error that ended the query.
+    """
+    with stop_signals() as stop:
+        while not query.awaitTermination(_LOOK_SECONDS):  # type: ignore[arg-type] # it takes fractions, too
+            if stop.signal is not None:
+                _await_batch_end(query, monotonic() + stop_timeout_seconds)
+                query.stop()
+                return
+
+
+def _await_batch_end(query: "StreamingQuery", until: float) -> None:
+    ended = query.lastProgress
+    while (
+        query.isActive
+        and query.status["isTriggerActive"]
+        and query.lastProgress == ended
+        and monotonic() < until
+    ):
+        sleep(_BATCH_LOOK_SECONDS)
 
 
 class RunningQuery(Handle):

@@ -130,10 +130,12 @@ class Settling:
             self._manager.suspect(plan, result.suspects)
 
     def _read_settled(self, shard: DriverShard, result: WorkResult, now: float, started: float) -> None:
-        wait = result.cursor.wait_seconds(self._consumer.ports.clock.time())
         pacing = self._consumer.ports.paces.of(result.plan.shard_id)
         pacing.read_elsewhere(
-            started, result.bytes_read, ready_at=now + wait, throttled_to=result.cursor.throttled_to
+            started,
+            result.bytes_read,
+            ready_at=now + result.cursor.wait_seconds,
+            throttled_to=result.cursor.throttled_to,
         )
         shard.slice_read(result, pacing.ready_at)
         if result.trimmed:

@@ -181,10 +181,18 @@ class InMemoryCheckpointStore:
         with self._zookeeper.answering():
             return sorted(self._zookeeper.shards)
 
-    def read_shard(self, shard_id: str) -> tuple[Checkpoint, int] | None:
+    def read_shards(self) -> dict[str, tuple[Checkpoint | CheckpointUnreadable, float]]:
         with self._zookeeper.answering():
-            node = self._zookeeper.shards.get(shard_id)
-            return None if node is None else (self._zookeeper.decode(shard_id), node.version)
+            return {
+                shard_id: (self._readable(shard_id), node.at)
+                for shard_id, node in sorted(self._zookeeper.shards.items())
+            }
+
+    def _readable(self, shard_id: str) -> Checkpoint | CheckpointUnreadable:
+        try:
+            return self._zookeeper.decode(shard_id)
+        except CheckpointUnreadable as error:
+            return error
 
     def owners(self) -> Mapping[str, str]:
         with self._zookeeper.answering():

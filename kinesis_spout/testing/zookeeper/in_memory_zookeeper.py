@@ -50,9 +50,10 @@ class InMemoryGroup:
             return zookeeper.candidates[0] == self._member
 
     def _return(self) -> None:
-        """Begin a new session where the last one has expired, as a living process does."""
+        """Begin a new session where the last one has expired, as a living process does: it learns so."""
         zookeeper, member = self._zookeeper, self._member
         if self._takes_part and member in zookeeper.says and member not in zookeeper.member_names:
+            zookeeper.sessions[member].lose_all()
             zookeeper.register(member)
 
     def leader(self) -> str | None:

@@ -5,6 +5,7 @@ What a process does with them is its ports', one module each. ``in_memory_zookee
 
 import itertools
 import threading
+import time
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -33,6 +34,8 @@ class Node:
     """The content of one place."""
 
     data: bytes
+    at: float
+    """When it was written; seconds since the epoch."""
     version: int = 0
 
 
@@ -60,8 +63,10 @@ class Session:
 class InMemoryNodes:
     """Mutable: the nodes of one application on one stream, and the sessions of its processes. Thread-safe."""
 
-    def __init__(self) -> None:
+    def __init__(self, now: Callable[[], float] = time.time) -> None:
         self.lock = threading.RLock()
+        self._now = now
+        """The time as ZooKeeper has it."""
         self.begun: tuple[float, StartPositions] | None = None
         self.stream_arn = ""
         self.deployments: tuple[str, ...] = ()
@@ -109,14 +114,15 @@ class InMemoryNodes:
     def put(self, shard_id: str, data: bytes) -> None:
         """Write a shard's node from outside, unfenced, as an operator with a ZooKeeper client might."""
         with self.lock:
-            before = self.shards.get(shard_id)
-            self.shards[shard_id] = Node(data=data, version=0 if before is None else before.version + 1)
+            self.shards[shard_id] = self._written(data, self.shards.get(shard_id))
 
     def attach(self, name: str, data: bytes) -> None:
         """Write an attachment, from outside or as what has been checked before."""
         with self.lock:
-            before = self.attached.get(name)
-            self.attached[name] = Node(data=data, version=0 if before is None else before.version + 1)
+            self.attached[name] = self._written(data, self.attached.get(name))
+
+    def _written(self, data: bytes, before: Node | None) -> Node:
+        return Node(data=data, at=self._now(), version=0 if before is None else before.version + 1)
 
     def empty_attached(self) -> None:
         """Remove the content of the attachments; their versions go on."""

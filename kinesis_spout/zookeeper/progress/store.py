@@ -23,7 +23,7 @@ from typing import Any
 
 from kazoo.exceptions import BadVersionError, NodeExistsError, NoNodeError, NotEmptyError
 
-from kinesis_spout.model.errors import CommitTooLarge, ConsumerAlive, StoreUnavailable
+from kinesis_spout.model.errors import CheckpointUnreadable, CommitTooLarge, ConsumerAlive, StoreUnavailable
 from kinesis_spout.ports import Attachment, CheckpointWrite, CommitResult
 from kinesis_spout.zookeeper.nodes import ChunkLimits, Nodes, chunked, make_layout, operation_bytes
 from kinesis_spout.zookeeper.ownerships import Ownerships, ShardOwnership
@@ -169,6 +169,20 @@ class ZooKeeperCheckpointStore:
     def shard_ids(self) -> list[str]:
         self._session.ready()
         return self._nodes.shard_ids()
+
+    def read_shards(self) -> dict[str, tuple[Checkpoint | CheckpointUnreadable, float]]:
+        self._session.ready()
+        found = self._nodes.present(self._nodes.shard_ids(), self._paths.shard)
+        return {
+            shard_id: (self._readable(shard_id, data), stat.last_modified)
+            for shard_id, (data, stat) in found.items()
+        }
+
+    def _readable(self, shard_id: str, data: bytes) -> Checkpoint | CheckpointUnreadable:
+        try:
+            return self._nodes.decode(shard_id, data)
+        except CheckpointUnreadable as error:
+            return error
 
     def read_shard(self, shard_id: str) -> tuple[Checkpoint, int] | None:
         """Return one shard's checkpoint and the version of its node; None if nothing is stored."""

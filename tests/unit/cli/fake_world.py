@@ -54,7 +54,7 @@ class FakeWorld(World):
         super().__init__(Terminal())
         self.clock = ManualClock()
         self.kinesis = InMemoryStream("orders", shards=shards, clock=self.clock)
-        self.zookeeper = InMemoryZooKeeper()
+        self.zookeeper = InMemoryZooKeeper(self.clock.time)
         self.sink: DeadLetterSink = InMemoryDeadLetterSink()
         self.puts = PutsRecords()
         self.others: list[tuple[str, str]] = []

@@ -12,6 +12,7 @@ import pytest
 
 from kinesis_spout.dead_letters.json_lines import JsonLinesSink
 from kinesis_spout.model.errors import DeadLetterError
+from kinesis_spout.model.record import LetterOutcome
 from kinesis_spout.testing import ManualClock
 from tests.support.consumer.letters import letter
 
@@ -93,12 +94,24 @@ def test_a_bad_line_anywhere_else_is_an_error_that_names_file_and_line(tmp_path:
 def test_a_bad_mark_is_an_error_and_does_not_bring_letters_back(tmp_path: Path) -> None:
     sink = JsonLinesSink(tmp_path)
     sink.write([letter(1)])
-    sink.mark_redriven([letter(1)])
+    sink.mark([letter(1).letter_id], LetterOutcome.REDRIVEN)
     sink.close()
     (marks,) = tmp_path.glob("redriven-*.jsonl")
     marks.write_bytes(b"junk\n")
-    with pytest.raises(DeadLetterError, match=r"redriven-.*\.jsonl:1: expected a redriven mark"):
+    with pytest.raises(DeadLetterError, match=r"redriven-.*\.jsonl:1: expected the mark of a letter"):
         list(JsonLinesSink(tmp_path).read())
+
+
+def test_letters_whose_file_of_dismissals_is_removed_are_listed_again(tmp_path: Path) -> None:
+    sink = JsonLinesSink(tmp_path)
+    sink.write([letter(1), letter(2)])
+    sink.mark([letter(1).letter_id], LetterOutcome.REDRIVEN)
+    sink.mark([letter(2).letter_id], LetterOutcome.DISMISSED)
+    sink.close()
+    assert list(JsonLinesSink(tmp_path).read()) == []
+    (dismissals,) = tmp_path.glob("dismissed-*.jsonl")
+    dismissals.unlink()
+    assert list(JsonLinesSink(tmp_path).read()) == [letter(2)]
 
 
 def test_an_error_does_not_show_the_users_data(tmp_path: Path) -> None:

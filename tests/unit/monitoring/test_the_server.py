@@ -71,6 +71,9 @@ def test_a_shard_that_stands_still_turns_it_unready_and_is_named(world: World) -
         assert get(server.address, "/livez")[0] == 200
         (shard,) = json.loads(get(server.address, "/readyz")[1])["consumers"][0]["shards"]
         assert not shard["ready"]
+        (shard,) = json.loads(get(server.address, "/status")[1])["shards"]
+        assert shard["stalled"]
+        assert "2 in flight" in shard["reason"]
 
         spout.ack(first.message_id)
         spout.ack(second.message_id)

@@ -1,8 +1,8 @@
-"""Redriven letters are on their stream again before they are marked, and are not redriven twice."""
+"""Redriven letters are on their stream again before they are marked; each letter has one outcome."""
 
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -10,11 +10,18 @@ import pytest
 
 from kinesis_spout.dead_letters.kinesis_stream import KinesisStreamSink
 from kinesis_spout.kinesis.retry_policy import CallRetryPolicy
-from kinesis_spout.model.errors import DeadLetterError, InvalidConfig, StoreUnavailable
-from kinesis_spout.model.record import DeadLetter
+from kinesis_spout.model.errors import DeadLetterError, StoreUnavailable
+from kinesis_spout.model.record import DeadLetter, LetterId, LetterOutcome
 from kinesis_spout.operations.audit import Operator, read_audit
-from kinesis_spout.operations.dead_letters import Choice, ChosenLetters, chosen_letters, kind_of, put_back
-from kinesis_spout.operations.errors import RedriveRuns
+from kinesis_spout.operations.dead_letters import (
+    Choice,
+    ChosenLetters,
+    chosen_letters,
+    dismiss,
+    kind_of,
+    put_back,
+)
+from kinesis_spout.operations.errors import LettersHeld, WrongArguments
 from kinesis_spout.ports import DeadLetterSink
 from kinesis_spout.settings import SpoutConfig
 from kinesis_spout.testing import InMemoryDeadLetterSink
@@ -57,8 +64,8 @@ def chosen(sink: DeadLetterSink, *message_ids: str) -> ChosenLetters:
     return ChosenLetters(sink, Choice(message_ids=frozenset(message_ids)))
 
 
-def redrive_all(sink: DeadLetterSink, client: "KinesisClient", *, force: bool = False) -> int:
-    return chosen(sink).redrive(client, force=force)
+def redrive_all(sink: DeadLetterSink, client: "KinesisClient") -> int:
+    return chosen(sink).redrive(client)
 
 
 def test_all_letters_go_back_to_their_own_streams_with_their_keys(client: "KinesisClient") -> None:
@@ -113,11 +120,11 @@ class FailingAtMarks(InMemoryDeadLetterSink):
         super().__init__()
         self.good_marks = good_marks
 
-    def mark_redriven(self, letters: Sequence[DeadLetter]) -> None:
+    def mark(self, letter_ids: Collection[LetterId], outcome: LetterOutcome) -> None:
         if self.good_marks == 0:
             raise DeadLetterError("no mark")
         self.good_marks -= 1
-        super().mark_redriven(letters)
+        super().mark(letter_ids, outcome)
 
 
 def test_letters_are_put_before_they_are_marked_batch_by_batch(client: "KinesisClient") -> None:
@@ -139,19 +146,14 @@ def test_nothing_is_marked_that_was_not_put(client: "KinesisClient") -> None:
     assert list(sink.read()) == [letter(1, stream="gone")]
 
 
-def test_a_sink_that_cannot_mark_is_redriven_only_whole_and_only_by_force(client: "KinesisClient") -> None:
+def test_letters_of_a_stream_are_redriven_one_by_one_and_each_once(client: "KinesisClient") -> None:
     sink = KinesisStreamSink(client, "dead", retry_policy=CallRetryPolicy())
-    sink.write([letter(1)])
-    with pytest.raises(
-        InvalidConfig, match="got KinesisStreamSink; its letters can only be redriven all together"
-    ):
-        chosen(sink, letter(1).message_id).redrive(client)
-    with pytest.raises(InvalidConfig, match="use force to accept that"):
-        redrive_all(sink, client)
-    assert on_stream("orders") == []
-    assert redrive_all(sink, client, force=True) == 1
-    assert on_stream("orders") == [("k", b"1")]
-    assert list(sink.read()) == [letter(1)]
+    sink.write([letter(1), letter(2)])
+    assert chosen(sink, letter(1).message_id).redrive(client) == 1
+    assert redrive_all(sink, client) == 1
+    assert redrive_all(sink, client) == 0
+    assert on_stream("orders") == [("k", b"1"), ("k", b"2")]
+    assert list(sink.read()) == []
 
 
 def test_a_letter_of_a_user_record_is_redriven_alone_under_its_own_key(client: "KinesisClient") -> None:
@@ -215,6 +217,9 @@ def test_the_kind_of_a_letter_is_the_exception_or_the_reason(error: str, kind: s
     assert kind_of(letter(1, error=error, reason="rejected")) == kind
 
 
+EVERYTHING = Choice()
+
+
 class Operators:
     """Where each has a session of its own with one ZooKeeper."""
 
@@ -234,6 +239,23 @@ class Operators:
         config = SpoutConfig.load(stream="orders", app="billing", dead_letters=dead_letters)
         with chosen_letters(self.world, config, Choice()) as chosen:
             return put_back(self.world, config, chosen, force=False, by=Operator(who=who), done=done)
+
+    def dismiss(self, who: str, choice: Choice = EVERYTHING, *, why: str = "test data") -> int:
+        with chosen_letters(self.world, self.config, choice) as chosen:
+            return dismiss(self.world, self.config, chosen, Operator(who=who, why=why))
+
+    @property
+    def marks(self) -> dict[LetterId, LetterOutcome]:
+        assert isinstance(self.world.sink, InMemoryDeadLetterSink)
+        return self.world.sink.marks
+
+    @property
+    def left(self) -> int:
+        return len(list(self.world.sink.read()))
+
+    @property
+    def audit(self) -> list[tuple[str, str, str, str]]:
+        return [(each.who, each.what, each.of, each.why) for each in read_audit(self.world, self.config)]
 
 
 @pytest.fixture
@@ -258,12 +280,12 @@ def test_of_two_redrives_of_the_same_letters_the_second_is_refused_and_names_the
     def meet(_count: int) -> None:
         if refused:
             return  # nothing is left for a second one
-        with pytest.raises(RedriveRuns) as error:
+        with pytest.raises(LettersHeld) as error:
             operators.redrive("two@there", dead_letters=two)
         refused.append(str(error.value))
 
     assert operators.redrive("one@here", done=meet, dead_letters=one) == 1_000
-    assert "got one by one@here (command line, since " in refused[0]
+    assert "got a redrive by one@here (command line, since " in refused[0]
     assert operators.redrive("two@there") == 0
     assert len({data for _, data in on_stream("orders")}) == len(on_stream("orders")) == 1_000
 
@@ -278,7 +300,7 @@ def test_letters_that_another_redrive_put_after_they_were_chosen_are_not_put_aga
 
 
 def test_a_redrive_whose_session_was_lost_puts_no_other_batch(operators: Operators) -> None:
-    with pytest.raises(StoreUnavailable, match="redrive again to go on"):
+    with pytest.raises(StoreUnavailable, match="begin again to go on"):
         operators.redrive("one@here", done=lambda _count: operators.world.zookeeper.expire("operator-1"))
     assert len(on_stream("orders")) == 500
     assert operators.redrive("one@here") == 500
@@ -299,3 +321,125 @@ def test_without_zookeeper_letters_are_redriven_by_force_only(operators: Operato
             put_back(operators.world, operators.config, chosen, force=False)
         assert on_stream("orders") == []
         assert put_back(operators.world, operators.config, chosen, force=True) == 1_000
+
+
+def test_dismissed_letters_are_listed_no_more_and_the_audit_says_who_what_and_why(
+    operators: Operators,
+) -> None:
+    operators.world.consumer()
+    some = frozenset(letter(number).message_id for number in (1, 2))
+    assert operators.dismiss("one@here", Choice(message_ids=some)) == 2
+    assert operators.left == 998
+    assert operators.dismiss("two@there", why="all of them are broken") == 998
+    assert operators.left == 0
+    assert set(operators.marks.values()) == {LetterOutcome.DISMISSED}
+    assert on_stream("orders") == []
+    assert operators.audit == [
+        ("one@here", "dismiss", f"2 of 2 letters: {', '.join(sorted(some))}", "test data"),
+        ("two@there", "dismiss", "998 of 998 letters: all", "all of them are broken"),
+    ]
+
+
+@pytest.mark.parametrize("why", ["", "  "])
+def test_without_a_reason_no_letter_is_dismissed(operators: Operators, why: str) -> None:
+    with pytest.raises(WrongArguments, match="why: expected the reason"):
+        operators.dismiss("one@here", why=why)
+    assert operators.left == 1_000
+
+
+def test_letters_that_are_being_redriven_cannot_be_dismissed(operators: Operators) -> None:
+    refused: list[str] = []
+
+    def meet(_count: int) -> None:
+        with pytest.raises(LettersHeld, match="got a redrive by one@here") as error:
+            operators.dismiss("two@there", Choice(message_ids=frozenset({letter(1_000).message_id})))
+        refused.append(str(error.value))
+        raise InterruptedError
+
+    with pytest.raises(InterruptedError):
+        operators.redrive("one@here", done=meet)
+    assert len(refused) == 1
+    assert operators.dismiss("two@there") == 500
+    assert set(operators.marks.values()) == set(LetterOutcome)
+
+
+def test_letters_that_are_being_dismissed_cannot_be_redriven(operators: Operators) -> None:
+    class Meeting(InMemoryDeadLetterSink):
+        def mark(self, letter_ids: Collection[LetterId], outcome: LetterOutcome) -> None:
+            with pytest.raises(LettersHeld, match="got a dismissal by one@here"):
+                operators.redrive("two@there")
+            super().mark(letter_ids, outcome)
+
+    operators.world.sink = Meeting()
+    operators.world.sink.write([letter(1)])
+    assert operators.dismiss("one@here") == 1
+    assert operators.redrive("two@there") == 0
+    assert on_stream("orders") == []
+
+
+def test_letters_that_were_redriven_or_dismissed_after_they_were_chosen_keep_that_outcome(
+    operators: Operators,
+) -> None:
+    with chosen_letters(operators.world, operators.config, Choice()) as chosen:
+        some = frozenset({letter(7).message_id})
+        assert operators.dismiss("one@here", Choice(message_ids=some)) == 1
+        assert put_back(operators.world, operators.config, chosen, force=False) == 999
+        assert dismiss(operators.world, operators.config, chosen, Operator(who="two", why="old")) == 0
+    assert operators.marks[letter(7).letter_id] is LetterOutcome.DISMISSED
+    assert b"7" not in {data for _, data in on_stream("orders")}
+
+
+def test_letters_that_come_after_they_were_chosen_are_not_dismissed(operators: Operators) -> None:
+    with chosen_letters(operators.world, operators.config, Choice()) as chosen:
+        operators.world.sink.write([letter(5_000)])
+        assert dismiss(operators.world, operators.config, chosen, Operator(who="one", why="old")) == 1_000
+    assert list(operators.world.sink.read()) == [letter(5_000)]
+
+
+def test_a_dismissal_that_broke_off_is_in_the_audit_and_the_next_one_dismisses_the_rest(
+    operators: Operators,
+) -> None:
+    class Breaking(InMemoryDeadLetterSink):
+        """Marks two, then its place fails."""
+
+        is_whole = False
+
+        def mark(self, letter_ids: Collection[LetterId], outcome: LetterOutcome) -> None:
+            super().mark(letter_ids if self.is_whole else list(letter_ids)[:2], outcome)
+            if not self.is_whole:
+                self.is_whole = True
+                raise DeadLetterError("the disk is full")
+
+    operators.world.consumer()
+    operators.world.sink = Breaking()
+    operators.world.sink.write([letter(number) for number in range(5)])
+    with pytest.raises(DeadLetterError, match="the disk is full"):
+        operators.dismiss("one@here")
+    assert operators.dismiss("one@here") == 3
+    assert [of for _, _, of, _ in operators.audit] == ["at most 5 of 5 letters: all", "3 of 3 letters: all"]
+
+
+def test_without_zookeeper_no_letter_is_dismissed(operators: Operators) -> None:
+    operators.world.zookeeper.set_available(False)
+    with pytest.raises(StoreUnavailable):
+        operators.dismiss("one@here")
+    assert operators.left == 1_000
+
+
+def test_a_dismissal_whose_session_was_lost_marks_nothing(operators: Operators) -> None:
+    class Losing(InMemoryDeadLetterSink):
+        """Its reader's session ends at the second look, when the letters are held."""
+
+        looks = 0
+
+        def read(self) -> list[DeadLetter]:
+            self.looks += 1
+            if self.looks == 2:
+                operators.world.zookeeper.expire("operator-1")
+            return list(super().read())
+
+    operators.world.sink = Losing()
+    operators.world.sink.write([letter(1)])
+    with pytest.raises(StoreUnavailable, match="begin again"):
+        operators.dismiss("one@here")
+    assert operators.left == 1

@@ -7,13 +7,17 @@ import sys
 import threading
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from typing import IO, Any
+from math import inf
+from typing import IO, TYPE_CHECKING, Any, cast
 
 import pytest
 
 from kinesis_spout.consumer.consumer import Consumer
 from kinesis_spout.processes.stop_signals import Stop, stop_signals
-from kinesis_spout.spark.driver.running_query import RunningQuery
+from kinesis_spout.spark.driver.running_query import RunningQuery, await_termination
+
+if TYPE_CHECKING:
+    from pyspark.sql.streaming import query as streaming
 
 SPOUT = """
 import os, signal, time
@@ -158,6 +162,68 @@ def test_a_program_that_awaits_a_query_stops_it(
         signal.signal(signal.SIGINT, before)
         thread.join(30)
     assert not query.isActive
+
+
+class StreamingQuery:
+    """One of Spark's, in a micro-batch that ends after some looks at the newest progress. Mutable."""
+
+    isActive = True  # noqa: N815 - Spark's names, here and below
+
+    def __init__(self, looks: float, number: signal.Signals | None = signal.SIGTERM) -> None:
+        self.looks = looks
+        self.number = number
+        self.stopped_after: object = None
+
+    def awaitTermination(self, timeout: float) -> bool:  # noqa: N802
+        assert timeout > 0
+        if self.number is None:
+            return True
+        if self.stopped_after is None:
+            signal.raise_signal(self.number)
+        return False
+
+    @property
+    def status(self) -> dict[str, Any]:
+        return {"isTriggerActive": self.looks != 0}
+
+    @property
+    def lastProgress(self) -> dict[str, int] | None:  # noqa: N802
+        self.looks -= 1
+        return {"batchId": 7} if self.looks <= 0 else None
+
+    def stop(self) -> None:
+        self.stopped_after = self.lastProgress
+
+
+def await_spark(query: StreamingQuery, **more: float) -> None:
+    await_termination(cast("streaming.StreamingQuery", query), **more)
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_query_of_sparks_stops_at_the_end_of_its_micro_batch(number: signal.Signals) -> None:
+    query = StreamingQuery(3, number)
+    await_spark(query)
+    assert query.stopped_after == {"batchId": 7}
+
+
+def test_a_query_of_sparks_between_two_micro_batches_stops_at_once() -> None:
+    query = StreamingQuery(1)
+    await_spark(query)
+    assert query.stopped_after == {"batchId": 7}
+    assert query.looks == -1
+
+
+def test_a_micro_batch_that_does_not_end_is_waited_for_for_a_while() -> None:
+    query = StreamingQuery(inf)
+    await_spark(query, stop_timeout_seconds=0.02)
+    assert query.looks == inf
+    assert query.isActive
+
+
+def test_a_query_of_sparks_that_ended_is_not_stopped() -> None:
+    query = StreamingQuery(3, None)
+    await_spark(query)
+    assert query.looks == 3
 
 
 def told(stop: Stop) -> bool:

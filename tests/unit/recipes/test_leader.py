@@ -1,7 +1,10 @@
 """A career over an office in memory, and what ``stand_for`` takes: no word about streams."""
 
+import os
+import signal
 import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import Any
 
@@ -176,7 +179,40 @@ def test_what_the_work_raises_ends_the_term_and_the_career(office: InMemoryOffic
     assert office.queue == []
 
 
-def test_ctrl_c_ends_the_term_in_order(office: InMemoryOffice) -> None:
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_ends_the_career_after_the_unit_under_way(
+    number: signal.Signals, office: InMemoryOffice
+) -> None:
+    ended: list[int] = []
+
+    def work(diary: Diary) -> None:
+        if diary.units == 3:
+            signal.raise_signal(number)
+        ended.append(diary.units)
+
+    diary = Diary(work)
+    career_of(diary, office, "one").run()
+    assert ended[:3] == [1, 2, 3]
+    assert (len(ended), diary.hand_overs) == (diary.units, [HandOver.STOPPED])
+    assert office.queue == []
+
+
+def test_a_signal_ends_a_career_that_waits_for_its_term(office: InMemoryOffice) -> None:
+    first, second = Diary(), Diary()
+
+    def stop_the_second() -> None:
+        wait_until(lambda: len(office.queue) == 2, "two waits")
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    with running(career_of(first, office, "one")), ThreadPoolExecutor(1) as thread:
+        wait_until(lambda: first.units, "one leads")
+        stopped = thread.submit(stop_the_second)
+        career_of(second, office, "two").run()
+        stopped.result(30)
+    assert (second.units, second.hand_overs) == (0, [])
+
+
+def test_a_second_ctrl_c_ends_the_term_within_a_unit(office: InMemoryOffice) -> None:
     def press(_: Diary) -> None:
         raise KeyboardInterrupt
 

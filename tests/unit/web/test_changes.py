@@ -5,7 +5,6 @@ import re
 import pytest
 from botocore.exceptions import ClientError
 
-from kinesis_spout.ports import DeadLetterSink
 from shard_state import SequenceNumber
 from tests.support.asgi_browser import Answer, AsgiBrowser
 from tests.support.waiting import wait_until
@@ -18,6 +17,7 @@ FORMS = (
     "drain?member=worker",
     "undrain?member=worker",
     "redrive",
+    "dismiss",
     "reset",
     "redrives/1/stop",
 )
@@ -32,7 +32,7 @@ def test_a_server_that_only_shows_has_no_forms_and_takes_none(world: PageWorld, 
     for page in ("", "/letters", f"/shards/{FIRST}"):
         text = browser.get(HOME + page).text
         assert 'method="post"' not in text
-        assert not re.search("Pause|Drain|Redrive…|Reset", text)
+        assert not re.search("Pause|Drain|Redrive…|Dismiss|Reset", text)
 
 
 def test_the_whole_application_is_paused_and_resumed(world: PageWorld) -> None:
@@ -77,7 +77,7 @@ def test_a_shard_of_an_application_that_is_paused_as_a_whole_has_no_button(world
     assert "not this shard by itself" in browser.get(f"{HOME}/resume?shard={FIRST}").said
 
 
-@pytest.mark.parametrize("form", ["pause", "drain?member=worker", "redrive?id=x"])
+@pytest.mark.parametrize("form", ["pause", "drain?member=worker", "redrive?id=x", "dismiss?id=x"])
 def test_without_a_reason_nothing_is_changed(world: PageWorld, form: str) -> None:
     world.member()
     world.bury(1)
@@ -104,7 +104,9 @@ def test_a_member_is_drained_and_has_its_share_again(world: PageWorld) -> None:
 def done(browser: AsgiBrowser, answer: Answer) -> str:
     """Follow a redrive to its end; give what its page says."""
     address = answer.headers["location"]
-    wait_until(lambda: not re.search("counting|running", browser.get(address).said), "the redrive ends")
+    wait_until(
+        lambda: not re.search("counting|running|stopping", browser.get(address).said), "the redrive ends"
+    )
     return browser.get(address).said
 
 
@@ -134,7 +136,7 @@ def test_letters_are_redriven_by_filter_once_their_count_is_typed(world: PageWor
     assert "done 2 of 2" in done(browser, answer)
     assert world.json("audit")[0]["of"] == "2 of 2 letters: kind 'ValueError'"
     assert "number 1" in browser.get(f"{HOME}/redrives").said
-    assert "1 letters" in browser.get(f"{HOME}/redrive").said
+    assert "1 letter (" in browser.get(f"{HOME}/redrive").said
 
 
 @pytest.mark.parametrize("rate", ["0", "-1", "nan", "inf", "fast", "1e9"])
@@ -188,17 +190,54 @@ def test_a_redrive_that_fails_says_why(world: PageWorld, monkeypatch: pytest.Mon
     assert len(list(world.sink.read())) == 1
 
 
-def test_letters_of_a_place_that_remembers_nothing_have_no_button(world: PageWorld) -> None:
-    class Forgetful:
-        def __init__(self, sink: DeadLetterSink) -> None:
-            self.read = sink.read
-
+def test_one_letter_is_dismissed_with_a_reason_that_the_audit_keeps(world: PageWorld) -> None:
     world.member()
-    world.bury(1)
-    world.sink = Forgetful(world.sink)  # type: ignore[assignment]
+    world.bury(1, 2)
     browser = world.steering()
-    assert "cannot remember what was redriven" in browser.get(f"{HOME}/letters").said
-    assert "<form" not in browser.get(f"{HOME}/redrive").text
+    assert "Dismiss this letter…" in browser.get(f"{HOME}/letter?id={FIRST}:1").said
+    assert (
+        "1 letter (1 exhausted) would be listed no more" in browser.get(f"{HOME}/dismiss?id={FIRST}:1").said
+    )
+    answer = browser.post(f"{HOME}/dismiss?id={FIRST}:1", WHY)
+    assert (answer.status, answer.headers["location"]) == (303, f"{HOME}/letters")
+    assert "Dead letters 1" in browser.get(f"{HOME}/letters").said
+    assert [each.sequence_number for each in world.sink.read()] == ["2"]
+    assert world.puts.put == []
+    (entry,) = world.json("audit")
+    assert (entry["what"], entry["of"], entry["why"], entry["door"]) == (
+        "dismiss", f"1 of 1 letter: {FIRST}:1", WHY["why"], "web page",
+    )  # fmt: skip
+    assert "No such letter is there" in browser.get(f"{HOME}/dismiss?id={FIRST}:1").said
+
+
+def test_a_list_becomes_empty_once_the_count_of_its_letters_is_typed(world: PageWorld) -> None:
+    world.member()
+    world.bury(1, 2, error="ValueError: x")
+    world.bury(3, error="KeyError: y")
+    browser = world.steering()
+    assert "Dismiss these…" in browser.get(f"{HOME}/letters?kind=ValueError").said
+    for wrong in ({}, {"count": "3"}):
+        answer = browser.post(f"{HOME}/dismiss?kind=ValueError", WHY | wrong)
+        assert (answer.status, "type 2 to confirm" in answer.said) == (400, True)
+    assert browser.post(f"{HOME}/dismiss?kind=ValueError", WHY | {"count": "2"}).status == 303
+    assert "Dead letters 1" in browser.get(f"{HOME}/letters").said
+    assert browser.post(f"{HOME}/dismiss", WHY | {"count": "1"}).status == 303
+    assert "all were redriven or dismissed" in browser.get(f"{HOME}/letters").said
+
+
+def test_letters_that_are_being_redriven_are_not_dismissed(world: PageWorld) -> None:
+    world.member()
+    world.bury(*range(50))
+    browser = world.steering()
+    running = browser.post(f"{HOME}/redrive", WHY | {"count": "50", "rate": "1"})
+    address = running.headers["location"]
+    wait_until(lambda: re.search("running [1-9]", browser.get(address).said), "the first letter is put")
+    answer = browser.post(f"{HOME}/dismiss?id={FIRST}:49", WHY)
+    assert answer.status == 400
+    assert "got a redrive by" in answer.said
+    browser.post(f"{address}/stop")
+    done(browser, running)
+    assert browser.post(f"{HOME}/dismiss?id={FIRST}:49", WHY).status == 303
 
 
 def test_a_reset_while_a_consumer_lives_has_no_button_and_is_refused(world: PageWorld) -> None:

@@ -105,6 +105,50 @@ def test_a_program_gives_the_token_in_a_header(world: PageWorld) -> None:
     assert browser.get(HOME, authorization="Bearer nonsense").status == 303
 
 
+def refusals(caplog: pytest.LogCaptureFixture) -> list[str]:
+    return [each.getMessage() for each in caplog.records if each.levelname == "WARNING"]
+
+
+def test_a_refused_sign_in_is_logged_with_its_address_and_without_what_was_given(
+    world: PageWorld, caplog: pytest.LogCaptureFixture
+) -> None:
+    browser = guarded(world)
+    browser.post("/login", {"name": "ann\n\x1b[2J", "token": "hunter2-hunter2-hunter2"})
+    browser.get(HOME, authorization="Bearer hunter2-hunter2-hunter2")
+    browser.post("/login", {"name": TOKEN, "token": "ann"})
+    assert refusals(caplog) == [
+        "refused a sign-in with a wrong token from 127.0.0.1, who says to be 'ann\\n\\x1b[2J'",
+        "refused a sign-in with a wrong token from 127.0.0.1",
+        "refused a sign-in with a wrong token from 127.0.0.1",
+    ]
+    assert "hunter2" not in caplog.text
+    assert TOKEN not in caplog.text
+
+
+def test_of_many_refused_sign_ins_the_log_has_some_and_counts_the_others(
+    world: PageWorld, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = 1_000.0
+    monkeypatch.setattr("kinesis_spout.web.guard.time.monotonic", lambda: now)
+    browser = guarded(world)
+    for _ in range(25):
+        browser.get(HOME, authorization="Bearer wrong")
+    assert len(refusals(caplog)) == 10
+    now += 61.0
+    browser.get(HOME, authorization="Bearer wrong")
+    assert refusals(caplog)[-1] == "refused a sign-in with a wrong token from 127.0.0.1; 15 more before it"
+
+
+def test_a_visit_without_a_token_and_a_good_sign_in_log_nothing(
+    world: PageWorld, caplog: pytest.LogCaptureFixture
+) -> None:
+    browser = guarded(world)
+    browser.get(HOME)
+    browser.post("/login", {"name": "ann", "token": TOKEN})
+    browser.get(HOME, authorization=f"Bearer {TOKEN}")
+    assert refusals(caplog) == []
+
+
 @pytest.mark.parametrize("following", ["//evil.example", "https://evil.example", "/\\evil.example", "evil"])
 def test_after_the_token_one_stays_on_this_server(world: PageWorld, following: str) -> None:
     browser = guarded(world)

@@ -1,27 +1,89 @@
 """What each screen shows, and what none of them shows."""
 
 import re
+from collections import Counter
+from typing import Any
 
 import pytest
 
+from kinesis_spout.operations.group import GroupView
+from kinesis_spout.operations.shards import ShardState, ShardView
 from kinesis_spout.operations.watch import observation
-from kinesis_spout.operations.watch.applications import UNNAMED
 from kinesis_spout.operations.watch.live_status import LiveComponent, LiveRetry, LiveShard, LiveStatus
+from kinesis_spout.operations.watch.sight import ShardSight, Sight
+from kinesis_spout.operations.world import UNNAMED
 from kinesis_spout.testing import InMemoryZooKeeper
-from shard_state import Assignment, SequenceNumber
+from kinesis_spout.web.watched import ApplicationView
+from shard_state import Assignment, OperatorPause, SequenceNumber
+from tests.support.waiting import wait_until
 from tests.unit.web.page_world import FIRST, HOME, SECOND, PageWorld
 
+NOBODY = GroupView(members=(), candidate=None, assignment=Assignment(), owners=Counter())
 HOSTILE = "<script>alert(1)</script>\"'><img src=x onerror=alert(2)>"
 
 
 def test_the_applications_of_a_zookeeper_are_listed_with_how_they_are(world: PageWorld) -> None:
     world.member()
     browser = world.browser(UNNAMED, UNNAMED)
+    world.put(4)
+    world.bury(1, 2)
+    wait_until(lambda: re.search("shards [-0-9]+ [a-z0-9 ]*2 1 0 of 2", browser.get("/").said), "its figures")
     answer = browser.get("/")
     assert answer.status == 200
-    assert "billing orders reading 1 0 of 2" in answer.said
+    assert "billing orders ready 2 of 2 shards" in answer.said
     assert f'href="{HOME}"' in answer.text
+    assert f'href="{HOME}/letters">2</a>' in answer.text
     assert browser.get(HOME).status == 200
+
+
+def test_the_worst_applications_are_listed_first() -> None:
+    def view(app: str, *states: ShardState, lag: int | None = None, problem: str | None = None) -> Any:
+        if problem is not None or not states:
+            return ApplicationView(app=app, stream="orders", problem=problem)
+        shards = [
+            ShardSight(view=ShardView(shard_id=f"shard-{number}", state=state, lag_millis=lag))
+            for number, state in enumerate(states)
+        ]
+        sight = Sight(at=0.0, group=NOBODY, paused=OperatorPause(), shards=shards)
+        return ApplicationView(app=app, stream="orders", sight=sight)
+
+    views = [
+        view("unseen"),
+        view("over", ShardState.OVER),
+        view("quick", ShardState.READING, lag=10),
+        view("slow", ShardState.READING, lag=9_000),
+        view("half paused", ShardState.READING, ShardState.PAUSED, ShardState.PAUSED),
+        view("lost", problem="ZooKeeper is away"),
+    ]
+    views.sort(key=lambda each: each.urgency)
+    assert [each.app for each in views] == ["lost", "half paused", "slow", "quick", "over", "unseen"]
+    assert views[1].worst == (ShardState.PAUSED, 2)
+
+
+def test_the_tabs_carry_the_lengths_of_their_lists(world: PageWorld) -> None:
+    world.member()
+    world.bury(1, 2, 3)
+    browser = world.browser()
+    browser.get(HOME)
+    wait_until(lambda: "Shards 2 Dead letters 3 Redrives Topology" in browser.get(HOME).said, "the counts")
+    assert "Shards 2 Dead letters 3 Redrives Topology" in browser.get(f"{HOME}/letters").said
+    world.bury(4)
+    world.forget_readings()
+    assert "Dead letters 4 Redrives" in browser.get(f"{HOME}/letters").said, "what the page has just read"
+
+
+def test_and_more_is_a_link_that_leads_to_all(world: PageWorld) -> None:
+    world.member()
+    for number in range(35):
+        world.bury(number, error=f"Error{number:02d}: x")
+    browser = world.browser()
+    page = browser.get(f"{HOME}/letters?reason=exhausted")
+    assert "and 5 more" in page.said
+    assert page.text.count("kind=Error") == 30
+    assert 'href="?reason=exhausted&amp;all=kinds#kinds"' in page.text
+    every = browser.get(f"{HOME}/letters?reason=exhausted&all=kinds")
+    assert "more" not in every.said
+    assert every.text.count("kind=Error") == 35
 
 
 def test_an_application_that_has_not_begun_is_not_found(world: PageWorld) -> None:
@@ -50,8 +112,8 @@ def test_an_application_shows_its_shards_members_and_retries(world: PageWorld) -
         attempts=((SequenceNumber(int(start.sequence_number) + 5), 3),),
     )
     answer = world.browser().get(HOME)
-    assert re.search(rf"{FIRST} reading worker", answer.said)
-    assert re.search(rf"{SECOND} ready -", answer.said)
+    assert re.search(rf"{FIRST} reading cannot read .* worker", answer.said)
+    assert f"{SECOND} ready it has a backlog, and no member owns it -" in answer.said
     assert "worker leads sharing 1" in answer.said
     assert answer.text.count("<rect") >= 2
     assert re.search(rf"Being retried .* {FIRST} \d+ 3", answer.said)
@@ -284,3 +346,23 @@ def test_what_members_say_is_shown_and_a_member_that_does_not_answer_is_named(
     assert f"{FIRST} 12 3 KeyError" in answer.said
     topology = browser.get(f"{HOME}/topology")
     assert "<script>alert" not in answer.text + topology.text
+
+
+def test_a_shard_that_stands_still_comes_first_in_a_state_of_its_own_with_its_reason(
+    world: PageWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    process = world.member()
+    for shard_id in (FIRST, SECOND):
+        world.store(process, shard_id)
+    why = "has not moved for 9 s: 1 in flight"
+    says = LiveStatus(shards=(LiveShard(shard_id=SECOND, stalled=True, reason=why),))
+    monkeypatch.setattr(observation, "ask_members", lambda _members, _config: {"worker": says})
+    answer = world.browser().get(HOME)
+    assert f"To look at stalled {SECOND} {why}" in answer.said
+    assert "stalled 1 reading 1" in answer.said  # the legend
+    assert f"{SECOND} stalled {why} worker 0 - - - {FIRST} reading worker" in answer.said
+    strip = answer.text.partition("</svg>")[0]
+    assert f"{SECOND}: stalled, lag 0: {why}" in strip
+    heights = {css: float(h) for css, h in re.findall(r'class="s-(\w+)"[^>]* height="([\d.]+)"', strip)}
+    assert heights["stalled"] > heights["reading"]
+    assert f"{SECOND} stalled {why}" in world.browser().get(f"{HOME}/shards/{SECOND}").said

@@ -4,9 +4,9 @@ import threading
 
 import pytest
 
-from kinesis_spout.operations.watch import observation
-from kinesis_spout.operations.watch.applications import UNNAMED
+from kinesis_spout.operations.watch import observation, shared_session
 from kinesis_spout.operations.watch.observation import Observation
+from kinesis_spout.operations.world import UNNAMED
 from tests.support.waiting import wait_until
 from tests.unit.web.page_world import HOME, PageWorld
 
@@ -23,9 +23,13 @@ def test_ten_browsers_cost_one_session_and_one_reading(world: PageWorld) -> None
 def test_all_applications_are_looked_at_in_one_session(world: PageWorld) -> None:
     world.member()
     world.others = [("audit", "orders"), ("shipping", "orders")]
-    said = world.browser(UNNAMED, UNNAMED).get("/").said
-    assert all(f"{app} orders reading" in said for app in ("audit", "billing", "shipping"))
-    assert world.opened == ["progress"]
+    browser = world.browser(UNNAMED, UNNAMED)
+    wait_until(lambda: "not read yet" not in browser.get("/").said, "all applications are read")
+    said = browser.get("/").said
+    assert all(f"{app} orders ready 2 of 2 shards" in said for app in ("audit", "billing", "shipping"))
+    browser.get(HOME)
+    assert world.opened.count("progress") == 1
+    assert world.opened.count("stream") == 3
 
 
 def test_when_nobody_looks_the_session_ends_and_a_look_begins_another(
@@ -37,7 +41,9 @@ def test_when_nobody_looks_the_session_ends_and_a_look_begins_another(
     watched = world.page.state.pages.watched
     watched.close_unwatched()
     assert len(watched._observations) == 1
-    monkeypatch.setattr(observation, "_UNWATCHED_SECONDS", 0.0)
+    assert world.opened.count("progress") == 1
+    for module in (observation, shared_session):
+        monkeypatch.setattr(module, "UNWATCHED_SECONDS", 0.0)
     watched.close_unwatched()
     assert watched._observations == {}
     assert browser.get(HOME).status == 200
@@ -74,3 +80,35 @@ def test_an_observation_recovers_from_an_outage(world: PageWorld) -> None:
     world.zookeeper.set_available(True)
     world.forget_readings()
     assert browser.get(HOME).status == 200
+
+
+def test_the_list_begins_to_show_applications_while_one_takes_long(
+    world: PageWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world.member()
+    answered, look = threading.Event(), Observation.glance
+
+    def glance_late(self: Observation) -> object:
+        answered.wait(60)
+        return look(self)
+
+    monkeypatch.setattr(Observation, "glance", glance_late)
+    monkeypatch.setattr("kinesis_spout.web.watched._TOUR_PATIENCE_SECONDS", 0.0)
+    browser = world.browser(UNNAMED, UNNAMED)
+    assert "billing orders not read yet" in browser.get("/").said
+    answered.set()
+    wait_until(lambda: "billing orders ready" in browser.get("/").said, "the list")
+
+
+def test_the_loss_of_the_session_is_seen_by_all_and_the_next_look_opens_another(world: PageWorld) -> None:
+    world.member()
+    world.others = [("audit", "orders")]
+    browser = world.browser(UNNAMED, UNNAMED)
+    assert browser.get(HOME).status == browser.get("/a/audit/orders").status == 200
+    world.zookeeper.set_available(False)
+    world.forget_readings()
+    assert browser.get(HOME).status == 503
+    world.zookeeper.set_available(True)
+    world.forget_readings()
+    assert browser.get(HOME).status == browser.get("/a/audit/orders").status == 200
+    assert world.opened.count("progress") >= 2

@@ -131,6 +131,7 @@ class LoggingSink:
         self._fault = fault
         self.check_writable = sink.check_writable
         self.read = sink.read
+        self.mark = sink.mark
         self.close = sink.close
 
     def write(self, letters: Sequence[DeadLetter]) -> None:

@@ -90,6 +90,14 @@ def test_an_entry_that_cannot_be_stored_leaves_the_change_and_says_so(
     assert world.zookeeper.paused == {None}
 
 
+def test_a_change_of_an_application_that_has_not_begun_says_that_the_audit_lacks_it() -> None:
+    world = FakeWorld()
+    world.sink.write([letter(1)])
+    _, error = world.call("dead-letters", "dismiss", letter(1).message_id, "--why", "old", *SETTINGS)
+    assert "could not be stored: billing on orders has not begun" in error
+    assert list(world.sink.read()) == []
+
+
 STORED = (
     b'{"version":1,"at":1700000000.0,"who":"ann","door":"web page","what":"pause","of":"shard-1","why":""}'
 )

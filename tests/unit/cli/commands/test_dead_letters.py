@@ -1,7 +1,7 @@
-"""``dead-letters`` lists, shows and redrives what was given up."""
+"""``dead-letters`` lists, shows, redrives and dismisses what was given up."""
 
 import unicodedata
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 
 import pytest
@@ -18,25 +18,6 @@ def world_with(*letters: DeadLetter) -> FakeWorld:
     world = FakeWorld()
     world.sink.write(letters)
     return world
-
-
-class ForgetsNothing:
-    """A sink that, like a stream, cannot remember what was redriven."""
-
-    def __init__(self, *letters: DeadLetter) -> None:
-        self._letters = letters
-
-    def check_writable(self) -> None:
-        """Everything can be written."""
-
-    def write(self, letters: Sequence[DeadLetter]) -> None:
-        self._letters += (*letters,)
-
-    def read(self) -> Iterable[DeadLetter]:
-        return self._letters
-
-    def close(self) -> None:
-        """Nothing is open."""
 
 
 def test_the_list_tells_what_matters_and_not_the_data() -> None:
@@ -139,16 +120,7 @@ def test_ids_or_all_but_not_both_and_not_neither() -> None:
     world = world_with(LETTER)
     world.call("dead-letters", "redrive", *SETTINGS, exit_code=2)
     world.call("dead-letters", "redrive", "shardId-000000000000:1", "--all", *SETTINGS, exit_code=2)
-    world.call("dead-letters", "redrive", "shardId-000000000000:1", "--force", *SETTINGS, exit_code=2)
     assert world.puts.put == []
-
-
-def test_a_sink_that_cannot_remember_is_redriven_by_force_only() -> None:
-    world = FakeWorld()
-    world.sink = ForgetsNothing(LETTER)
-    world.call("dead-letters", "redrive", "--all", "--yes", *SETTINGS, exit_code=2)
-    assert world.puts.put == []
-    assert world.json("dead-letters", "redrive", "--all", "--force", "--yes")["redriven"] == 1
 
 
 def test_all_letters_are_not_redriven_unless_somebody_confirms_it() -> None:
@@ -213,6 +185,55 @@ def test_letters_that_come_after_the_question_are_left_alone(monkeypatch: pytest
     assert [row["sequence_number"] for row in world.json("dead-letters", "list")] == ["3"]
 
 
+WHY = ("--why", "test data")
+
+
+def test_named_letters_are_dismissed_and_listed_no_more() -> None:
+    world = world_with(letter(1), letter(2), letter(3))
+    world.consumer()
+    answer = world.json("dead-letters", "dismiss", "shardId-000000000000:2", *WHY)
+    assert answer == {"dismissed": 1, "missing": []}
+    _, err = world.call("dead-letters", "dismiss", "shardId-000000000000:3", *WHY, *SETTINGS)
+    assert "letters dismissed: 1" in err
+    assert [row["sequence_number"] for row in world.json("dead-letters", "list")] == ["1"]
+    assert world.puts.put == []
+    first, _ = world.json("audit")
+    assert (first["what"], first["of"], first["why"]) == (
+        "dismiss", "1 of 1 letter: shardId-000000000000:2", "test data",
+    )  # fmt: skip
+    assert "@" in first["who"]
+
+
+def test_a_letter_that_was_dismissed_cannot_be_shown_redriven_or_dismissed_again() -> None:
+    world = world_with(LETTER)
+    message_id = "shardId-000000000000:1"
+    world.json("dead-letters", "dismiss", message_id, *WHY)
+    for command in (("show",), ("redrive",), ("dismiss", *WHY)):
+        _, err = world.call("dead-letters", *command, message_id, *SETTINGS, exit_code=1)
+        assert message_id in err
+        assert "or dismissed" in err
+    assert world.puts.put == []
+
+
+def test_all_letters_of_a_filter_are_dismissed_once_somebody_confirms_it() -> None:
+    world = world_with(letter(1), letter(2, reason="rejected"))
+    command = ("dead-letters", "dismiss", "--all", "--reason", "rejected", *WHY)
+    _, err = world.call(*command, *SETTINGS, exit_code=2)
+    assert "to dismiss 1 letter (1 rejected), so that nobody receives their records, add --yes" in err
+    assert world.json(*command, "--dry-run") == {"would_dismiss": ["shardId-000000000000:2"], "missing": []}
+    assert len(world.json("dead-letters", "list")) == 2
+    assert world.json(*command, "--yes")["dismissed"] == 1
+    assert [row["sequence_number"] for row in world.json("dead-letters", "list")] == ["1"]
+
+
+@pytest.mark.parametrize("why", [(), ("--why", ""), ("--why", " ")])
+def test_no_letter_is_dismissed_without_a_reason(why: tuple[str, ...]) -> None:
+    world = world_with(LETTER)
+    _, err = world.call("dead-letters", "dismiss", "--all", "--yes", *why, *SETTINGS, exit_code=2)
+    assert "--why" in err
+    assert len(world.json("dead-letters", "list")) == 1
+
+
 def test_where_a_letter_was_raised_is_in_the_json_and_is_shown() -> None:
     raised = 'Traceback (most recent call last):\n  File "billing.py", line 3, in bill\nKeyError'
     world = world_with(letter(1, traceback=raised), letter(2))
@@ -224,7 +245,13 @@ def test_where_a_letter_was_raised_is_in_the_json_and_is_shown() -> None:
 
 # -- a misspelt application
 
-COMMANDS = [("list",), ("show", "shardId-1:1"), ("redrive", "--all"), ("redrive", "shardId-1:1")]
+COMMANDS = [
+    ("list",),
+    ("show", "shardId-1:1"),
+    ("redrive", "--all"),
+    ("redrive", "shardId-1:1"),
+    ("dismiss", "--all", *WHY),
+]
 
 
 @pytest.mark.parametrize("command", COMMANDS)

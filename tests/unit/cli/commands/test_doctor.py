@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from kinesis_spout.operations.doctor import Condition, Finding
-from kinesis_spout.operations.watch.applications import UNNAMED
+from kinesis_spout.operations.world import UNNAMED
 from kinesis_spout.settings import SpoutConfig
 from tests.support.terminals import a_terminal
 from tests.unit.cli.fake_world import SETTINGS, FakeWorld

@@ -1,6 +1,10 @@
 """``shards`` says where each shard stands."""
 
+import pytest
+
 from kinesis_spout.kinesis.aggregated_record import UserRecord
+from kinesis_spout.operations.watch import sight
+from kinesis_spout.operations.watch.live_status import LiveShard, LiveStatus
 from shard_state import SHARD_END, SequenceNumber
 from tests.unit.cli.fake_world import SETTINGS, FakeWorld
 
@@ -70,7 +74,7 @@ def test_children_wait_until_their_parent_is_over() -> None:
     assert [row["state"] for row in rows.values()] == ["reading", "waiting", "waiting"]
     assert all(row["parents"] == [parent] for shard_id, row in rows.items() if shard_id != parent)
     world.store(consumer, parent, base=SHARD_END)
-    assert [row["state"] for row in by_id(world).values()] == ["over", "ready", "ready"]
+    assert [row["state"] for row in by_id(world).values()] == ["ready", "ready", "over"]
 
 
 def test_a_stored_shard_that_is_not_listed_any_more_is_gone() -> None:
@@ -137,3 +141,36 @@ def test_behind_the_last_user_record_of_an_aggregate_the_age_is_that_of_the_next
     row = by_id(world)[shard_id]
     assert (row["lag_millis"], row["oldest_unread_millis"]) == (0, 3000)
     assert row["checkpoint"] == str(read[1].sequence)
+
+
+def test_a_shard_that_stands_still_comes_first_and_says_why() -> None:
+    world = FakeWorld()
+    first, second = world.shard_ids
+    consumer = world.consumer()
+    for shard_id in (first, second):
+        world.store(consumer, shard_id)
+    while not world.kinesis.records(second):
+        world.kinesis.put(b"unread", str(world.clock.time()))
+        world.clock.advance(1)
+    world.clock.advance(40)
+    for record in world.kinesis.records(first):  # that one goes on
+        world.store(consumer, first, base=record.sequence)
+    rows = world.json("shards")["shards"]
+    assert [(row["shard_id"], row["state"]) for row in rows] == [(second, "stalled"), (first, "reading")]
+    assert rows[0]["reason"].startswith("no progress was stored for 4")
+    out, err = world.call("shards", *SETTINGS)
+    assert out.splitlines()[1].split()[:2] == [second, "stalled"]
+    assert f"{second}: {rows[0]['reason']}" in err
+
+
+def test_a_member_with_an_address_is_asked_whether_its_shards_move(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = FakeWorld()
+    first, second = world.shard_ids
+    world.store(world.consumer(), second)
+    says = LiveShard(shard_id=second, stalled=True, reason="has not moved for 9 s: 1 in flight")
+    monkeypatch.setattr(
+        sight, "ask_members", lambda _members, _config: {"consumer": LiveStatus(shards=(says,))}
+    )
+    rows = world.json("shards", "--no-lag")["shards"]
+    assert [(row["shard_id"], row["state"]) for row in rows] == [(second, "stalled"), (first, "ready")]
+    assert rows[0]["reason"] == says.reason

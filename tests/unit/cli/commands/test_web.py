@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from kinesis_spout.operations.watch.applications import UNNAMED
+from kinesis_spout.operations.world import UNNAMED
 from kinesis_spout.settings import SpoutConfig
 from kinesis_spout.web import app
 from kinesis_spout.web.page_settings import PageSettings

@@ -55,10 +55,13 @@ def test_a_shard_that_went_to_another_member_is_forgotten_and_one_that_stayed_is
     assert paces.of("s-1") is stayed
 
 
-def test_when_a_shard_is_read_next_is_told_to_executors_by_the_wall_clock() -> None:
-    clock = ManualClock(epoch=1_000.0)
+def test_executors_get_the_time_until_the_next_read_whatever_the_wall_clock_says() -> None:
+    clock = ManualClock()
     clock.advance(5.0)
     paces = _paces(clock, limit=None)
     paces.of("s-0").succeeded(5.0, 2 * _MEGABYTE)
 
-    assert paces.not_before("s-0") == 1_006.0
+    clock.jump(3600)
+    assert paces.wait_seconds("s-0") == 1.0
+    clock.advance(5.0)
+    assert paces.wait_seconds("s-0") == 0.0

@@ -162,3 +162,15 @@ def test_what_was_changed_during_a_reading_is_read_again() -> None:
     refreshed.expire()
     go.set()
     assert refreshed.ask(60).get() == "after"
+
+
+def test_who_can_spare_some_time_gets_an_older_reading_unless_something_was_changed() -> None:
+    clock, read = Clock(), iter(range(100))
+    refreshed = Refreshed(lambda: next(read), 1.0, monotonic=clock)
+    assert refreshed.ask(60, 50.0).get() == 0, "the first does not wait"
+    clock.now += 50.0
+    assert refreshed.ask(60, 50.0).get() == 0
+    clock.now += 2.0
+    assert refreshed.ask(60, 50.0).get() == 1
+    refreshed.expire()
+    assert refreshed.ask(60, 50.0).get() == 2

@@ -138,7 +138,7 @@ def test_executors_are_told_the_pace_and_what_they_have_read_is_paid_for(world: 
 
     assert running.runner.slices(SliceKind.READ)[0].cursor.pace == ReadPace(bytes_per_second=10)
     wait_until(lambda: paces.of(FIRST).ready_at > begun_at + 14, "150 bytes and their keys are paid for")
-    assert running.consumer.ports.paces.not_before(FIRST) > SystemClock().time()
+    assert running.consumer.ports.paces.wait_seconds(FIRST) > 0.0
 
 
 def test_progress_and_counters_tell_what_was_done(world: EngineWorld) -> None:

@@ -54,7 +54,7 @@ def test_what_was_not_committed_comes_again_after_a_crash(world: EngineWorld) ->
     world.put("one", "two")
     first = world.start(Diary(), guarantee="none", commit_interval_seconds=NEVER)
     first.query.processAllAvailable()
-    world.zookeeper.end_session("member-1")
+    first.consumer.close(commit=False)
     second = Diary()
     world.start(second, guarantee="none").query.processAllAvailable()
     assert second.payloads == ["one", "two"]

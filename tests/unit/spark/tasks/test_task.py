@@ -12,6 +12,7 @@ from msgspec.structs import replace as replaced
 
 from kinesis_spout.consumer.limits.record_age import RecordAge
 from kinesis_spout.kinesis.aggregated_record import UserRecord, aggregate
+from kinesis_spout.kinesis.pace import ReadPace
 from kinesis_spout.kinesis.read.polled_getter import Cursor
 from kinesis_spout.model.columns import HANDLED_SCHEMA
 from kinesis_spout.model.errors import DataLoss, KeyUnavailable, KinesisError, Throttled, Unavailable
@@ -97,11 +98,12 @@ def test_the_next_slice_goes_on_with_the_iterator_it_is_given(world: World) -> N
 
     seen: list[Record] = []
     position = Position.after(first.outcome.last)
-    (second,) = run(settings, read_slice(position=position, cursor=first.cursor), handle=seen.append)
+    cursor = replace(first.cursor, pace=ReadPace(interval_seconds=60.0))
+    (second,) = run(settings, read_slice(position=position, cursor=cursor), handle=seen.append)
 
     assert data_of(seen) == data_of(records[2:])
     assert len(world.client.iterator_requests) == asked
-    assert second.cursor.not_before > first.cursor.not_before
+    assert 30.0 < second.cursor.wait_seconds <= 60.0
 
 
 def test_a_slice_that_was_read_further_than_it_was_handled_gives_no_iterator(world: World) -> None:
