@@ -16,11 +16,13 @@ from shard_state import ShardStatus, Trouble
 
 
 class Handle(ABC):
-    """Looks at what runs, and lets it pause. Its methods may be called from any thread.
+    """Looks at what runs, also after its end, and lets it pause. Its methods may be called from any thread.
 
     With several streams a shard is called ``stream/shardId``; the only stream's, by its id.
     """
 
+    _is_over = False
+    """True if it has nothing to monitor any more: it was closed."""
     _shard_form: ClassVar[str] = "stream/shardId"
 
     @abstractmethod
@@ -46,7 +48,7 @@ class Handle(ABC):
     def failures(self) -> dict[str, int]:
         """The failures of records by kind of exception, the most frequent first.
 
-        A kind is the exception's type and the line that raised it.
+        A kind is the exception's type and the line that raised it, or "no exception".
         """
         counts: Counter[str] = Counter()
         for consumer in self._consumers().values():

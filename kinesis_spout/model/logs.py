@@ -22,6 +22,8 @@ MAX_KINDS: Final = 100
 """The number of kinds that are distinguished; further ones are counted together."""
 
 OTHERS: Final = "others"
+NO_EXCEPTION: Final = "no exception"
+"""The kind of failures by a text, a verdict, a time-out or the death of a worker."""
 
 _log = logging.getLogger(__name__)
 
@@ -146,7 +148,7 @@ class Allowance:
 
 
 class FailureKinds:
-    """Counts of failures, by the exception's type and the line that raised it. Mutable; not thread-safe.
+    """Counts of failed deliveries, by the exception's type and the line that raised it. Mutable; not thread-safe.
 
     The log gets the first traceback of each kind. Neither has the texts of exceptions, which may quote a
     record: those are in the dead letters.
@@ -156,8 +158,9 @@ class FailureKinds:
         self._counts: Counter[str] = Counter()
 
     def add(self, raised: RaisedAt | None, count: int = 1) -> None:
-        """Count failures from one place; those that were not raised are not counted here."""
+        """Count failures from one place; None: they were not raised."""
         if raised is None:
+            self._counts[NO_EXCEPTION] += count
             return
         kind = raised.kind
         if kind not in self._counts and len(self._counts) >= MAX_KINDS:

@@ -260,8 +260,8 @@ class _EachRecord:
         was_troubled, now = self.blame.is_troubled, self.clock.monotonic()
         letters = waiting.settle(results, self.clock.time(), now)
         for result in results:
-            for unfinished in result.unfinished:
-                self.failures.add(unfinished.raised)
+            for raised, count in result.raised().items():
+                self.failures.add(raised, count)
         trouble = self.blame.trouble(now)
         if trouble is not None and not was_troubled:
             said = trouble_text(trouble) + most_frequent(self.failures)

@@ -44,8 +44,8 @@ _LOSS: Final = (
     "with the shard's children."
 )
 _NO_LOSS: Final = (
-    "trim_horizon asks for whatever is left: a shard that is gone before its first read, within a day of the start, "
-    "is no loss."
+    "trim_horizon asks for whatever is left: a shard that is gone before its first read, within a day of the "
+    "start, is no loss."
 )
 _COLUMN: Final = choice("encryptionType", "millisBehindLatest", "subSequenceNumber", "explicitHashKey")
 

@@ -7,7 +7,6 @@ far the others came is unknown: they are planned again, and halved if they die a
 
 import logging
 import math
-from collections import Counter
 from collections.abc import Collection, Sequence
 from dataclasses import replace
 from time import monotonic
@@ -77,7 +76,8 @@ class Settling:
         # An error of Spark's own client says nothing of the handler.
         cause = error.__cause__ if isinstance(error, HandlerRaised) else None
         raised = None if cause is None else raised_at(cause)
-        self._consumer.failures.add(raised)
+        if raised is not None:
+            self._consumer.failures.add(raised)
         for work in batch.works:
             self._slice_died(work, batch, error, reason, raised)
 
@@ -106,7 +106,7 @@ class Settling:
         failed = {failure.sequence: failure.sequence for failure in outcome.failures}
         waiting = [(failed[each.record.sequence], each) for each in result.unfinished]
         self._retry_data.keep(shard_id, ((sequence, each.record) for sequence, each in waiting))
-        for raised, count in Counter(each.raised for each in result.unfinished).items():
+        for raised, count in result.raised().items():
             failures.add(raised, count)
         finished = {retry.sequence for retry in plan.retries} - failed.keys()
         if finished or exhausted:

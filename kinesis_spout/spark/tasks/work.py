@@ -8,6 +8,7 @@ own, costs several times as much, also in collections of the driver's garbage.
 """
 
 import pickle
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import partial
@@ -28,6 +29,7 @@ from kinesis_spout.model.record import Record
 from shard_state import Fate, Redelivery, SequenceNumber, ShardBound, SliceOutcome, SlicePlan, UnackedRecord
 
 _SPEAK_OF_DEATH: Final = (Fate.KILLED_WORKER, Fate.SUSPECTED)
+_FAILED: Final = (Fate.FAILED, Fate.KILLED_WORKER)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,6 +95,11 @@ class WorkResult:
     error: KinesisError | None = None
     """Why reading stopped early, if by an error. What was read before still counts."""
     _pickled: bytes | None = field(default=None, init=False, repr=False, compare=False)
+
+    def raised(self) -> Counter[RaisedAt | None]:
+        """Count the failures by where they were raised; None: nowhere. A ``Reject`` is a verdict, and none."""
+        failed = {each.sequence for each in self.outcome.failures if each.fate in _FAILED}
+        return Counter(each.raised for each in self.unfinished if each.record.sequence in failed)
 
     @property
     def speaks_of_death(self) -> bool:

@@ -775,13 +775,27 @@ class TestLife:
             spout.activate,
             spout.deactivate,
             spout.next_tuple,
-            spout.shards,
+            spout.pause_shards,
             lambda: spout.ack(one),
             lambda: spout.fail(one),
             lambda: next(iter(spout)),
         ):
             with pytest.raises(SpoutClosed, match="was closed"):
                 call()
+
+    def test_what_was_done_can_be_read_after_the_end(self, world: World) -> None:
+        world.put("one", "two", "three")
+        with world.spout(retry_limit=0) as spout:
+            one, two, _ = world.take(spout, 3)
+            spout.ack(one.message_id)
+            spout.fail(two.message_id, ValueError("no"))
+        assert (spout.counters.delivered, spout.counters.acked, spout.counters.dead_lettered) == (3, 1, 1)
+        assert [shard.shard_id for shard in spout.shards()] == [FIRST]
+        assert spout.failures == {"no exception": 1}
+        assert (spout.uncommitted, spout.last_error, spout.trouble, spout.gone) == (0, None, None, {})
+        assert not spout.is_done
+        with pytest.raises(SpoutClosed, match=r"call activate\(\) or open\(\)"):
+            _ = world.new_spout().counters
 
     def test_a_spout_that_was_not_activated_says_so(self, world: World) -> None:
         with world.new_spout() as spout, pytest.raises(SpoutClosed, match=r"call activate\(\) or open\(\)"):
