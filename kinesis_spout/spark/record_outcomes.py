@@ -131,7 +131,7 @@ def each_record(
         scheme: "raw" (a `Record`), "text", "json", ``"module:callable"`` or a callable.
         max_failed_bytes_per_task: of failed records that one task may bring back to the driver. When more fails,
             it stops after the batch of Arrow at hand, and the micro-batch fails with `TooManyFailures`.
-        on_progress: called for every finished micro-batch. What it raises is logged and goes no further.
+        on_progress: called for every finished micro-batch. Its errors are logged and go no further.
         clock: what back-offs wait on and ages are measured with.
         settings: as of `KinesisSpout`. ``app`` and ``dead_letters`` must be given; then those of retries
             (``retry_limit``, ``retry_backoff_seconds`` and the like, ``maximum_record_age_seconds``,
@@ -260,8 +260,8 @@ class _EachRecord:
         was_troubled, now = self.blame.is_troubled, self.clock.monotonic()
         letters = waiting.settle(results, self.clock.time(), now)
         for result in results:
-            for raised, count in result.raised().items():
-                self.failures.add(raised, count)
+            for raised, count, error in result.kinds_of_failures():
+                self.failures.add(raised, count, error_text=error)
         trouble = self.blame.trouble(now)
         if trouble is not None and not was_troubled:
             said = trouble_text(trouble) + most_frequent(self.failures)

@@ -93,13 +93,19 @@ class WorkResult:
     lost: bool = False
     """The worker died, and the slice's progress is unknown."""
     error: KinesisError | None = None
-    """Why reading stopped early, if by an error. What was read before still counts."""
+    """The error that stopped reading early. Records read before still count."""
     _pickled: bytes | None = field(default=None, init=False, repr=False, compare=False)
 
-    def raised(self) -> Counter[RaisedAt | None]:
-        """Count the failures by where they were raised; None: nowhere. A ``Reject`` is a verdict, and none."""
+    def kinds_of_failures(self) -> list[tuple[RaisedAt | None, int, str]]:
+        """Where records failed (None: nothing was raised), how many, and the error of the first of them.
+
+        A ``Reject`` is a verdict, and no failure.
+        """
         failed = {each.sequence for each in self.outcome.failures if each.fate in _FAILED}
-        return Counter(each.raised for each in self.unfinished if each.record.sequence in failed)
+        of_failed = [each for each in self.unfinished if each.record.sequence in failed]
+        errors = {each.raised: each.error for each in reversed(of_failed)}
+        counts = Counter(each.raised for each in of_failed)
+        return [(raised, count, errors[raised]) for raised, count in counts.items()]
 
     @property
     def speaks_of_death(self) -> bool:
