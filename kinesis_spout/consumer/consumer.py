@@ -291,6 +291,7 @@ class Consumer(ConsumerState):
             if self.deliveries.is_limited:
                 self.deliveries.left(self, self.now)
             self.listener = None
+            self.letters.say_the_rest()
             self.log.stopped(self.fatal, self.counted())
             with ExitStack() as closing:
                 closing.callback(self.ports.close)

@@ -112,12 +112,9 @@ class DeadLettering:
             self._counters.dead_lettered += len(letters)
         self._lines.written(len(letters), self._clock.monotonic())
 
-    def write_and_say(self) -> None:
-        """Write at the end: no letter stays unsaid. Raises as ``write``."""
-        try:
-            self.write()
-        finally:
-            self._lines.say()
+    def say_the_rest(self) -> None:
+        """Log at the end what was not said yet of letters that are written."""
+        self._lines.say()
 
     def write_the_last(self, writer: threading.Thread | None) -> None:
         """Write, after ``writer``, on a thread that can be abandoned if it hangs. Raises DeadLetterError."""
@@ -125,7 +122,7 @@ class DeadLettering:
 
         def write() -> None:
             try:
-                self.write_and_say()
+                self.write()
             except BaseException as error:  # noqa: BLE001 - raised by the thread that waits
                 failures.append(error)
 
