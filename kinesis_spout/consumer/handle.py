@@ -21,13 +21,16 @@ class Handle(ABC):
     With several streams a shard is called ``stream/shardId``; the only stream's, by its id.
     """
 
-    _is_over = False
-    """True if it has nothing to monitor any more: it was closed."""
     _shard_form: ClassVar[str] = "stream/shardId"
 
     @abstractmethod
     def _consumers(self) -> Mapping[str, Consumer]:
         """The consumers of the streams that are read now, by the prefix of their shard ids."""
+
+    @property
+    def _is_over(self) -> bool:
+        """True if it was closed: there is nothing to monitor any more."""
+        return False
 
     def _counted_before(self) -> Iterable[Counters]:
         """The counts of streams that are not read any more."""

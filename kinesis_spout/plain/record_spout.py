@@ -439,7 +439,7 @@ class RecordSpout(Handle):
         return super()._addressed(shard_ids)
 
     @property
-    def _is_over(self) -> bool:  # type: ignore[override]
+    def _is_over(self) -> bool:
         return self._closed
 
     def _begun(self) -> StreamSet[StreamTuples]:
