@@ -107,7 +107,7 @@ def check_name(field: str, name: str) -> str:
         or not name.isprintable()
     ):
         raise InvalidConfig(
-            f"{field}={str(name)[:80]!r} cannot be a name in ZooKeeper: expected 1 to {_MAX_NAME_LENGTH} printable "
-            "characters without '/', and not '.' or '..'"
+            f"{field}={str(name)[:80]!r} cannot be a name in ZooKeeper: expected 1 to {_MAX_NAME_LENGTH} "
+            "printable characters without '/', and not '.' or '..'"
         )
     return name
