@@ -74,7 +74,8 @@ class KinesisProducer:
 
     Args:
         stream: a name or an ARN; None: that of ``config``.
-        config: a spout's configuration, whose settings for the connection to Kinesis are used.
+        config: a spout's configuration, whose settings for the connection to Kinesis are used. None: those of
+            the environment variables ``KINESIS_SPOUT_NAME``.
         client: a boto3 client to use instead of one made from the settings. The producer does not close it.
         spool: a durable buffer. Its records are sent first; a record is in it before `put` returns. It
             belongs to the producer, which closes it.
