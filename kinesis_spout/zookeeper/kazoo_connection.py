@@ -135,7 +135,7 @@ class KazooHandler(SequentialThreadingHandler):  # type: ignore[misc]
 class KazooLog(logging.LoggerAdapter[logging.Logger]):
     """kazoo's log; calls ``noticed`` with each error, on kazoo's connection thread: it must not block. Mutable.
 
-    kazoo warns of every attempt to connect. Of attempts that fail alike the first is logged; none while
+    kazoo warns of every attempt to connect. The first of attempts that fail alike is logged; none while
     ``is_quiet``.
     """
 

@@ -97,7 +97,7 @@ class WorkResult:
     _pickled: bytes | None = field(default=None, init=False, repr=False, compare=False)
 
     def kinds_of_failures(self) -> list[tuple[RaisedAt | None, int, str]]:
-        """Where records failed (None: nothing was raised), how many, and the error of the first of them.
+        """The place of failures (None: nothing was raised), their number, and the error of the first.
 
         A ``Reject`` is a verdict, and no failure.
         """

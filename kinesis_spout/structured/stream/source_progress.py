@@ -1,6 +1,6 @@
 """A stream reader's metrics, as the document that Spark shows in the progress of the query.
 
-A Python source cannot fill ``sources[].metrics``. What its ``reportLatestOffset`` returns is shown verbatim
+A Python source cannot fill ``sources[].metrics``. Spark shows the result of ``reportLatestOffset`` verbatim
 as ``sources[].latestOffset`` (since Spark 4.2), so the metrics travel there, under the names of Databricks'
 Kinesis source.
 """
