@@ -43,7 +43,7 @@ function show(fresh) {
   const focused = document.activeElement;
   const selection = document.getSelection();
   const { isCollapsed, anchorNode: from, anchorOffset, focusNode: to, focusOffset } = selection;
-  renew(document.body, fresh.body);
+  for (const part of ["header", "main", "footer"]) renew(document.querySelector(part), fresh.querySelector(part));
   // A node that was moved has lost them.
   if (focused.isConnected && focused !== document.activeElement) focused.focus({ preventScroll: true });
   if (!isCollapsed && selection.isCollapsed && from.isConnected && to.isConnected)
@@ -85,7 +85,7 @@ function signedOut() {
   const link = document.createElement("a");
   link.href = location.href;
   link.textContent = "Sign in again.";
-  miss("the server does not let you in any more.", MISSES, link);
+  miss("your session has ended.", MISSES, link);
 }
 
 async function look(address) {
