@@ -90,27 +90,29 @@ function signedOut() {
 
 async function look(address) {
   const patience = missed < MISSES ? MISSES * LOOK_MILLIS : PATIENCE_MILLIS;
+  let answer, text;
   try {
-    const answer = await fetch(address, {
+    answer = await fetch(address, {
       headers: etag ? { "if-none-match": etag } : {},
       redirect: "manual", // only signing in is elsewhere
       signal: AbortSignal.timeout(patience),
     });
-    if (answer.status === 304) return wasRead(answer.headers.get("x-read-seconds"));
-    if (answer.type === "opaqueredirect" || answer.status === 401 || answer.status === 403) return signedOut();
-    const fresh = new DOMParser().parseFromString(await answer.text(), "text/html");
-    const read = fresh.querySelector("#read");
-    if (!answer.ok || !read) {
-      const said = fresh.querySelector("[role=alert]:not([hidden])")?.textContent ?? "";
-      return miss(`the server answers ${answer.status}${said && ": "}${said}.`);
-    }
-    etag = answer.headers.get("etag");
-    show(fresh);
-    wasRead(read.dataset.seconds);
+    text = await answer.text();
   } catch (error) {
     const isSlow = error.name === "TimeoutError";
-    miss(`the server does not answer${isSlow ? ` within ${patience / 1000} s` : ""}.`, isSlow ? MISSES : 1);
+    return miss(`the server does not answer${isSlow ? ` within ${patience / 1000} s` : ""}.`, isSlow ? MISSES : 1);
   }
+  if (answer.status === 304) return wasRead(answer.headers.get("x-read-seconds"));
+  if (answer.type === "opaqueredirect" || answer.status === 401 || answer.status === 403) return signedOut();
+  const fresh = new DOMParser().parseFromString(text, "text/html");
+  const read = fresh.querySelector("#read");
+  if (!answer.ok || !read) {
+    const said = fresh.querySelector("[role=alert]:not([hidden])")?.textContent ?? "";
+    return miss(`the server answers ${answer.status}${said && ": "}${said}.`);
+  }
+  etag = answer.headers.get("etag");
+  show(fresh);
+  wasRead(read.dataset.seconds);
 }
 
 const pause = () => new Promise((done) => setTimeout(done, LOOK_MILLIS));
