@@ -74,7 +74,9 @@ def applications(request: Request) -> Response:
     pages = Pages.of(request)
     if pages.watched.only is not None:
         return RedirectResponse(address("a", *pages.watched.only), 303)
-    return pages.show(request, "applications.html", applications=pages.watched.overview())
+    views = pages.watched.overview()
+    read_at = min((each.sight.at for each in views if each.sight), default=None)
+    return pages.show(request, "applications.html", applications=views, read_at=read_at)
 
 
 def application(request: Request) -> Response:
