@@ -15,7 +15,7 @@ from typing import Any
 from figures import Figure, ProcessTree, Step, cpu_seconds
 
 from kinesis_spout.operations.stored_progress import Listener
-from kinesis_spout.operations.world import Stream, World
+from kinesis_spout.operations.world import StreamAccess, World
 from kinesis_spout.ports import CheckpointWrite
 from kinesis_spout.settings import SpoutConfig
 from kinesis_spout.testing import InMemoryShardGetter, InMemoryShardLister, InMemoryStream
@@ -38,9 +38,9 @@ class OneStream(World):
         super().__init__(Listener())
         self._stream = stream
 
-    def stream(self, config: SpoutConfig) -> Stream:
+    def stream(self, config: SpoutConfig) -> StreamAccess:
         del config
-        return Stream(
+        return StreamAccess(
             lister=InMemoryShardLister(self._stream),
             open_getter=lambda shard_id, position: InMemoryShardGetter(self._stream, shard_id, position),
         )
@@ -74,7 +74,7 @@ def figures(*, quick: bool) -> Iterator[Figure | Step]:
                 value=cpu_seconds(observation._read_stored, repeats=max(3, repeats // 10)) * 1_000,  # noqa: SLF001
                 unit="ms",
             )
-        observation.close()
+        watched.close(5.0)
         yield Step("a server that nobody looks at")
         yield Figure(
             what="a server that nobody looks at",
@@ -101,7 +101,7 @@ def _get(app: Any, address: str) -> None:
         "path": path,
         "query_string": query.encode(),
         "root_path": "",
-        "headers": [(b"host", b"127.0.0.1:8080")],
+        "headers": [(b"host", b"127.0.0.1:8080"), (b"accept-encoding", b"gzip")],
         "state": {},
     }
     messages: list[Any] = []

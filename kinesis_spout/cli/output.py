@@ -72,13 +72,15 @@ def print_table(
     folding: Collection[str] = (),
     cutting: Collection[str] = (),
     whole: Collection[str] = (),
+    alarming: Collection[str] = (),
 ) -> None:
     """Print a table: on a terminal fitted to it, elsewhere in plain columns, where nothing is cut or left out.
 
     On a terminal columns that say nothing ("-" or "0" throughout) are left out, sequence numbers are shortened
     to their last digits, and the columns named in ``folding`` are wrapped. If the rest is too wide, shard ids
     and the columns named in ``cutting`` are cut in front, where they are alike. If that does not help, each
-    row is printed as separate lines. The columns named in ``whole`` are never shortened: people copy them.
+    row is printed as separate lines. The columns named in ``whole`` are never shortened: people copy them. Cells
+    with one of the texts ``alarming`` are red.
     """
     console = Console()
     if not console.is_terminal:
@@ -93,23 +95,31 @@ def print_table(
         for row in ([printable(row[at]) for at in told] for row in rows)
     ]
     if folding:
-        console.print(_table(names, cells, folding))
+        console.print(_table(names, cells, folding, alarming))
         return
     cut = [_cut_row(names, row, cutting, whole) for row in cells]
     fitting = next((fit for fit in (cells, cut) if _width(names, fit) <= console.width), None)
-    console.print(_lines(names, cells, console.width) if fitting is None else _table(names, fitting))
+    if fitting is None:
+        console.print(_lines(names, cells, console.width))
+    else:
+        console.print(_table(names, fitting, (), alarming))
 
 
 def _says(cell: str) -> bool:
     return cell not in {"-", "0"}
 
 
-def _table(headings: Sequence[str], cells: Sequence[Sequence[str]], folding: Collection[str] = ()) -> Table:
+def _table(
+    headings: Sequence[str],
+    cells: Sequence[Sequence[str]],
+    folding: Collection[str],
+    alarming: Collection[str],
+) -> Table:
     table = Table(box=None, pad_edge=False, header_style="bold")
     for heading in headings:
         table.add_column(heading, no_wrap=heading not in folding, overflow="fold")
     for row in cells:
-        table.add_row(*map(Text, row))
+        table.add_row(*(Text(cell, "bold red" if cell in alarming else "") for cell in row))
     return table
 
 

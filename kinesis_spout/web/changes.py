@@ -7,6 +7,7 @@ import asyncio
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from functools import partial
+from types import MappingProxyType
 from typing import Any, Final
 
 from starlette.concurrency import run_in_threadpool
@@ -20,16 +21,12 @@ from kinesis_spout.operations.errors import WrongArguments
 from kinesis_spout.operations.watch.redrives import Redrive
 from kinesis_spout.web.guard import COOKIE, cookie_value
 from kinesis_spout.web.pages import Pages, form_of
-from kinesis_spout.web.screens import choice_of
+from kinesis_spout.web.screens import choice_of, whole
 from kinesis_spout.web.wording import address
 
 _SLOW_SECONDS: Final = 0.5
 """A wrong token is answered after this."""
 _MAX_RATE: Final = 1_000_000.0
-
-
-class Refused(WrongArguments):
-    """A form was not filled in as it asks."""
 
 
 async def of_shards(request: Request, *, what: str) -> Response:
@@ -115,8 +112,7 @@ async def stop_redrive(request: Request) -> Response:
     def find() -> Any:
         return pages.watched.redrives.find(pages.observation(request).config, number)
 
-    def shown(problem: str | None = None) -> Response:
-        del problem
+    def shown(*_: object) -> Response:
         find()
         return _back(request, "redrives", str(number))
 
@@ -193,10 +189,10 @@ async def login(request: Request) -> Response:
 
 
 def _page(request: Request, template: str, values: Callable[[], dict[str, Any]]) -> Callable[..., Response]:
-    """A form as a page, which says the ``problem`` with what was sent, or one that ``values`` already have."""
+    """A form as a page, which says the ``problem`` with what was ``sent``, or one that ``values`` already have."""
 
-    def shown(problem: str | None = None) -> Response:
-        told = values()
+    def shown(problem: str | None = None, sent: Mapping[str, str] = MappingProxyType({})) -> Response:
+        told = values() | {"sent": sent}
         told["problem"] = problem or told.get("problem")
         return Pages.of(request).show(request, template, status=400 if told["problem"] else 200, **told)
 
@@ -220,26 +216,26 @@ async def _form(
     try:
         return await run_in_threadpool(carry_out, fields)
     except WrongArguments as refused:
-        return await run_in_threadpool(shown, str(refused))
+        return await run_in_threadpool(shown, str(refused), fields)
 
 
 def _reason(fields: Mapping[str, Any]) -> str:
     why = str(fields.get("why", "")).strip()
     if not why:
-        raise Refused("say why: the audit keeps it")
+        raise WrongArguments("say why: the audit keeps it")
     return why
 
 
 def _typed_count(fields: Mapping[str, Any]) -> int:
-    count = _whole(fields.get("count"))
-    if count is None:
-        raise Refused("type the number of shards to confirm that all of them are meant")
+    count = whole(fields.get("count"), -1)
+    if count < 0:
+        raise WrongArguments("type the number of shards to confirm that all of them are meant")
     return count
 
 
 def _check_count(fields: Mapping[str, Any], count: int) -> None:
-    if _whole(fields.get("count")) != count:
-        raise Refused(f"type {count} to confirm that all of these are meant")
+    if whole(fields.get("count"), -1) != count:
+        raise WrongArguments(f"type {count} to confirm that all of these are meant")
 
 
 def _rate(fields: Mapping[str, Any]) -> float | None:
@@ -251,15 +247,8 @@ def _rate(fields: Mapping[str, Any]) -> float | None:
     except ValueError:
         rate = 0.0
     if not 0 < rate <= _MAX_RATE:
-        raise Refused(f"rate: expected records per second, more than 0, got {text[:20]!r}")
+        raise WrongArguments(f"rate: expected records per second, more than 0, got {text[:20]!r}")
     return rate
-
-
-def _whole(text: Any) -> int | None:
-    try:
-        return int(str(text).replace(",", "").strip())
-    except ValueError:
-        return None
 
 
 def _back(request: Request, *parts: str) -> Response:

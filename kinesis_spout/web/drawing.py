@@ -62,10 +62,7 @@ def strip(sights: Sequence[ShardSight], href: str) -> str:
         )
     has_closed = any(each.view.closed and each.state is not ShardState.OVER for each in sights)
     name, box = ("strip", "0 0 1000 70") if has_closed else ("strip open", "0 18 1000 52")
-    return Markup(  # noqa: S704 - made of numbers, class names and escaped texts
-        f'<svg class="{name}" viewBox="{box}" preserveAspectRatio="none" aria-hidden="true">'
-        f"{''.join(drawn)}</svg>"
-    )
+    return _svg(name, box, 'aria-hidden="true"', drawn)
 
 
 def hole_map(checkpoint: Checkpoint) -> str | None:
@@ -85,23 +82,21 @@ def hole_map(checkpoint: Checkpoint) -> str | None:
         for after, last in checkpoint.holes
     )
     failed = (_rect("failed", max(0.0, place(each.number) - 2), 2, 4, 28) for each, _ in checkpoint.attempts)
-    return _svg(
-        "holes", "0 0 1004 32", "finished runs and failed records beyond the checkpoint", runs, failed
-    )
+    label = 'role="img" aria-label="finished runs and failed records beyond the checkpoint"'
+    return _svg("holes", "0 0 1004 32", label, runs, failed)
 
 
 def bar(done: int, total: int | None) -> str:
     """Draw the share of a whole that is done."""
     share = 0.0 if not total else min(1.0, done / total) * _WIDTH
     parts = (_rect("rail", 0, 0, _WIDTH, 8), _rect("done", 0, 0, share, 8))
-    return _svg("bar", "0 0 1000 8", f"{done} of {total or 0}", parts)
+    return _svg("bar", "0 0 1000 8", f'role="img" aria-label="{done} of {total or 0}"', parts)
 
 
 def _svg(name: str, box: str, label: str, *parts: Iterable[str]) -> str:
     inside = "".join(part for group in parts for part in group)
-    return Markup(  # noqa: S704 - made of numbers and names of this module
-        f'<svg class="{name}" viewBox="{box}" preserveAspectRatio="none" role="img" aria-label="{label}">'
-        f"{inside}</svg>"
+    return Markup(  # noqa: S704 - made of numbers, names of this module and escaped texts
+        f'<svg class="{name}" viewBox="{box}" preserveAspectRatio="none" {label}>{inside}</svg>'
     )
 
 

@@ -67,11 +67,20 @@ class Pages:
         assert who is not None, "the guard lets nobody else in"
         return Operator(who=who, why=why, door=DOOR)
 
-    def show(self, request: Request, template: str, *, status: int = 200, **shown: Any) -> Response:
+    def show(
+        self,
+        request: Request,
+        template: str,
+        *,
+        status: int = 200,
+        read_at: float | None = None,
+        **shown: Any,
+    ) -> Response:
         """Render a template with what every page has; 304 for a browser that has it already."""
         params = request.path_params
         now = self.watched.world.time()
-        read_at = shown["sight"].at if "sight" in shown else now
+        if read_at is None:
+            read_at = shown["sight"].at if "sight" in shown else now
         text = self._environment.get_template(template).render(
             app=params.get("app"),
             stream=params.get("stream"),

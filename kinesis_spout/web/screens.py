@@ -65,7 +65,7 @@ class Sheet(Generic[T]):
         if key is not None:
             rows = sorted(rows, key=key, reverse=sort.startswith("-"))
         pages = max(1, -(-len(rows) // length))
-        number = min(pages, max(1, _whole(request.query_params.get("page"), 1)))
+        number = min(pages, max(1, whole(request.query_params.get("page"), 1)))
         first = (number - 1) * length
         return cls(rows=rows[first : first + length], total=len(rows), number=number, pages=pages, sort=sort)
 
@@ -74,7 +74,9 @@ def applications(request: Request) -> Response:
     pages = Pages.of(request)
     if pages.watched.only is not None:
         return RedirectResponse(address("a", *pages.watched.only), 303)
-    return pages.show(request, "applications.html", applications=pages.watched.overview())
+    views = pages.watched.overview()
+    read_at = min((each.sight.at for each in views if each.sight), default=None)
+    return pages.show(request, "applications.html", applications=views, read_at=read_at)
 
 
 def application(request: Request) -> Response:
@@ -130,7 +132,7 @@ def shard(request: Request) -> Response:
     seen = sight.shard(request.path_params["shard_id"])
     checkpoint = seen.view.checkpoint
     records = None
-    count = min(_MAX_RECORDS, _whole(request.query_params.get("records"), 0))
+    count = min(_MAX_RECORDS, whole(request.query_params.get("records"), 0))
     if count > 0 and pages.settings.show_data:
         records = [
             (each, shown(each.data, None, pages.settings.masks))
@@ -209,8 +211,8 @@ def choice_of(request: Request) -> Choice:
     )
 
 
-def _whole(text: str | None, default: int) -> int:
+def whole(text: str | None, default: int) -> int:
     try:
-        return int(text or default)
+        return int((text or str(default)).replace(",", ""))
     except ValueError:
         return default

@@ -223,3 +223,28 @@ def test_with_enter_alone_a_member_is_drained(page: "Page", monkeypatch: pytest.
         page.keyboard.type("tired")
         page.keyboard.press("Enter")
         wait_until(lambda: "worker" in world.zookeeper.drained, "the drain")
+
+
+def test_a_session_that_ended_is_said_and_signing_in_at_another_window_renews_the_page(
+    page: "Page", monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def sign_in(window: "Page") -> None:
+        window.fill("#name", "ann")
+        window.fill("#token", TOKEN)
+        window.click("button.go")
+        window.wait_for_selector("h1:has-text('Shards')")
+
+    with served(busy_world(monkeypatch), token=TOKEN) as address:
+        page.goto(address + HOME)
+        sign_in(page)
+        page.context.clear_cookies()
+        page.wait_for_selector("#stale")
+        assert page.inner_text("#stale").endswith("your session has ended. Sign in again.")
+        other = page.context.new_page()
+        other.goto(address + HOME)
+        sign_in(other)
+        page.wait_for_selector("#stale", state="hidden")
+        page.context.clear_cookies()
+        page.click("text=Sign in again.")
+        sign_in(page)
+        assert page.url == address + HOME

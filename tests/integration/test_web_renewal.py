@@ -24,7 +24,7 @@ pytestmark = NEEDS_BROWSER
 STATIC = Path(kinesis_spout.web.__file__).with_name("static")
 PAGE = """<!doctype html><html><head><title>Live</title><link rel="stylesheet" href="/static/page.css">
 <script src="/static/page.js" type="module"></script></head><body>
-<p id="stale" role="alert" hidden></p>
+<header>top</header><p id="stale" role="alert" hidden></p>
 <main><div data-live="/live">{}</div><p data-kept>{}</p></main>
 <footer><span id="read" data-seconds="{}">read <time>now</time></span></footer></body></html>"""
 BEFORE = """<table><thead><tr><th><a href="?sort=-lag">lag</a></th></tr></thead>
@@ -167,8 +167,8 @@ def leads_away(route: "Route") -> None:
         (hangs, "the server does not answer within 6 s."),
         (broken, "the server answers 503: ZooKeeper is unavailable."),
         (of_a_proxy, "the server answers 200."),
-        (forbids, "the server does not let you in any more. Sign in again."),
-        (leads_away, "the server does not let you in any more. Sign in again."),
+        (forbids, "your session has ended. Sign in again."),
+        (leads_away, "your session has ended. Sign in again."),
     ],
 )
 def test_a_page_that_cannot_be_renewed_greys_says_since_when_and_why_and_recovers_by_itself(

@@ -25,6 +25,7 @@ _AUDIT_HEADINGS: Final = ("when", "who", "door", "what", "of", "why")
 _SHARD_HEADINGS: Final = (
     "shard", "state", "parents", "owner", "goes on", "lag", "oldest", "unfinished", "retries", "holes",
 )  # fmt: skip
+_STALLED: Final = frozenset({"stalled", "stalled, closed"})
 _MEMBER_HEADINGS: Final = ("member", "role", "mode", "weight", "owns", "assigned")
 
 Name = Annotated[str, typer.Argument(metavar="MEMBER", help="Its name, as `members list` shows it.")]
@@ -178,7 +179,12 @@ def shards(
     if json:
         print_json(view.document())
     else:
-        print_table(_SHARD_HEADINGS, [_shard_cells(each) for each in view.shards], cutting={"owner"})
+        print_table(
+            _SHARD_HEADINGS,
+            [_shard_cells(each) for each in view.shards],
+            cutting={"owner"},
+            alarming=_STALLED,
+        )
         if view.group.members:
             print_blank()
             print_members(view.group)

@@ -43,7 +43,7 @@ function show(fresh) {
   const focused = document.activeElement;
   const selection = document.getSelection();
   const { isCollapsed, anchorNode: from, anchorOffset, focusNode: to, focusOffset } = selection;
-  renew(document.body, fresh.body);
+  for (const part of ["header", "main", "footer"]) renew(document.querySelector(part), fresh.querySelector(part));
   // A node that was moved has lost them.
   if (focused.isConnected && focused !== document.activeElement) focused.focus({ preventScroll: true });
   if (!isCollapsed && selection.isCollapsed && from.isConnected && to.isConnected)
@@ -85,32 +85,34 @@ function signedOut() {
   const link = document.createElement("a");
   link.href = location.href;
   link.textContent = "Sign in again.";
-  miss("the server does not let you in any more.", MISSES, link);
+  miss("your session has ended.", MISSES, link);
 }
 
 async function look(address) {
   const patience = missed < MISSES ? MISSES * LOOK_MILLIS : PATIENCE_MILLIS;
+  let answer, text;
   try {
-    const answer = await fetch(address, {
+    answer = await fetch(address, {
       headers: etag ? { "if-none-match": etag } : {},
       redirect: "manual", // only signing in is elsewhere
       signal: AbortSignal.timeout(patience),
     });
-    if (answer.status === 304) return wasRead(answer.headers.get("x-read-seconds"));
-    if (answer.type === "opaqueredirect" || answer.status === 401 || answer.status === 403) return signedOut();
-    const fresh = new DOMParser().parseFromString(await answer.text(), "text/html");
-    const read = fresh.querySelector("#read");
-    if (!answer.ok || !read) {
-      const said = fresh.querySelector("[role=alert]:not([hidden])")?.textContent ?? "";
-      return miss(`the server answers ${answer.status}${said && ": "}${said}.`);
-    }
-    etag = answer.headers.get("etag");
-    show(fresh);
-    wasRead(read.dataset.seconds);
+    text = await answer.text();
   } catch (error) {
     const isSlow = error.name === "TimeoutError";
-    miss(`the server does not answer${isSlow ? ` within ${patience / 1000} s` : ""}.`, isSlow ? MISSES : 1);
+    return miss(`the server does not answer${isSlow ? ` within ${patience / 1000} s` : ""}.`, isSlow ? MISSES : 1);
   }
+  if (answer.status === 304) return wasRead(answer.headers.get("x-read-seconds"));
+  if (answer.type === "opaqueredirect" || answer.status === 401 || answer.status === 403) return signedOut();
+  const fresh = new DOMParser().parseFromString(text, "text/html");
+  const read = fresh.querySelector("#read");
+  if (!answer.ok || !read) {
+    const said = fresh.querySelector("[role=alert]:not([hidden])")?.textContent ?? "";
+    return miss(`the server answers ${answer.status}${said && ": "}${said}.`);
+  }
+  etag = answer.headers.get("etag");
+  show(fresh);
+  wasRead(read.dataset.seconds);
 }
 
 const pause = () => new Promise((done) => setTimeout(done, LOOK_MILLIS));

@@ -36,6 +36,16 @@ def test_a_terminal_gets_what_fits(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "parents" not in shown, "it says nothing"
 
 
+def test_on_a_terminal_with_colours_an_alarming_cell_is_red(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    terminal = a_terminal(monkeypatch, "stdout", kind="xterm-256color")
+    rows = [["one", "stalled"], ["two", "reading"]]
+    print_table(("shard", "state"), rows, alarming={"stalled"})
+    _, first, second = terminal.getvalue().splitlines()
+    assert "\x1b[1;31mstalled" in first
+    assert "\x1b[" not in second
+
+
 def test_what_is_too_wide_is_cut_in_front_and_stays_distinguishable(monkeypatch: pytest.MonkeyPatch) -> None:
     terminal = a_terminal(monkeypatch, "stdout")
     host = "ip-10-0-12-34.eu-central-1.compute.internal"

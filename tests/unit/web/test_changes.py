@@ -139,6 +139,16 @@ def test_letters_are_redriven_by_filter_once_their_count_is_typed(world: PageWor
     assert "1 letter (" in browser.get(f"{HOME}/redrive").said
 
 
+def test_a_form_that_is_refused_keeps_what_was_typed(world: PageWorld) -> None:
+    world.member()
+    world.bury(1, 2)
+    fields = {"why": 'the "mended" cause', "rate": "500", "count": "3"}
+    answer = world.steering().post(f"{HOME}/redrive", fields)
+    assert answer.status == 400
+    assert 'value="the &#34;mended&#34; cause"' in answer.text
+    assert 'value="500"' in answer.text
+
+
 @pytest.mark.parametrize("rate", ["0", "-1", "nan", "inf", "fast", "1e9"])
 def test_a_rate_that_is_none_is_refused(world: PageWorld, rate: str) -> None:
     world.member()
