@@ -247,7 +247,7 @@ class KinesisProducer:
         Raises:
             TimeoutError: names how many have not ended. They continue.
             SpoolError: the spool could not be read further: its records stay there, and are tried again.
-            SpoolDamaged: records of the spool are lost; told once. All others have ended.
+            SpoolDamaged: records of the spool are lost; raised once. All others have ended.
             ProducerError: it is called from a callback of a ticket: the records it waits for need that thread.
         """
         if self._engine.is_called_back:
