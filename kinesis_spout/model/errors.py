@@ -135,7 +135,7 @@ class ShardNotFound(KinesisError):  # noqa: N818
 
 
 class DataLoss(KinesisError):  # noqa: N818
-    """Retention can have taken records, or a whole shard, before they were read; or a position is of another shard."""
+    """Retention can have taken unread records, or a whole shard; or a position is of another shard."""
 
 
 class StoreError(KinesisSpoutError):
