@@ -18,10 +18,10 @@ way. Times are those of the clock that is passed in.
 | data loss, no such stream, a mistake of ours | fail | fail | fail |
 | not of Kinesis (ZooKeeper, dead letters) | again if it is ``retriable`` | the same | the same |
 
-A query with ``failOnDataLoss`` fails where its shard is trimmed away. A getter that meets an expired or
-refused iterator requests another at once, and has the lister verify what was not found. A record that is read
-again for its next delivery is given up if its data, or its shard, is gone. ``retriable`` of an error's class
-agrees with the query's column.
+``read.data_loss`` says whether a shard that is trimmed away is a loss, which ends the reader. A getter that meets
+an expired or refused iterator requests another at once, and has the lister verify what was not found. A record
+that is read again for its next delivery is given up if its data, or its shard, is gone. ``retriable`` of an
+error's class agrees with the query's column.
 
 | work | waits | for how long |
 | --- | --- | --- |

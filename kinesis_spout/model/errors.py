@@ -12,7 +12,7 @@
     │   ├── AccessDenied         wrong or missing credentials or permissions
     │   ├── StreamNotFound       the stream does not exist
     │   ├── ShardNotFound        the shard is gone (trimmed away)
-    │   └── DataLoss             a position is behind retention, or outside its shard
+    │   └── DataLoss             unread records, or a whole shard, can have been trimmed
     ├── StoreError               ZooKeeper
     │   ├── StoreUnavailable     retriable: connection lost, session expired
     │   ├── CheckpointUnreadable stored progress cannot be read; never treated as "nothing stored"
@@ -135,7 +135,7 @@ class ShardNotFound(KinesisError):  # noqa: N818
 
 
 class DataLoss(KinesisError):  # noqa: N818
-    """A position to read from is behind the stream's retention, or outside its shard."""
+    """Retention can have taken unread records, or a whole shard; or a position is of another shard."""
 
 
 class StoreError(KinesisSpoutError):

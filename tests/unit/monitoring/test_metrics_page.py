@@ -61,6 +61,10 @@ def test_the_tables_of_metrics_are_those_of_the_code() -> None:
     assert PAGE.read_text() == with_tables(PAGE, tables(), MADE_BY)
 
 
+def test_the_page_stays_short() -> None:
+    assert len(PAGE.read_text().split()) <= 1_700
+
+
 def test_every_metric_is_on_the_page() -> None:
     named = re.findall(r"^\| `(kinesis_spout_\w+)` ", PAGE.read_text(), re.MULTILINE)
     assert sorted(named) == sorted(metric.exposed_name for metric in METRICS.values())

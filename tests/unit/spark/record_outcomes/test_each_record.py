@@ -149,6 +149,14 @@ def test_letters_are_in_the_sink_when_the_function_returns(tmp_path: Path) -> No
     assert [letter.data for letter in JsonLinesSink(tmp_path / "dead").read()] == [b"a", b"b"]
 
 
+def test_a_micro_batch_warns_of_its_dead_letters(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    function = each_record(reject, app="billing", dead_letters=str(tmp_path), clock=ManualClock())
+    run(function, Frame(page("a", "b")))
+    (line,) = [record for record in caplog.records if record.getMessage().startswith("dead-lettered")]
+    assert line.levelname == "WARNING"
+    assert line.getMessage().startswith("dead-lettered 2 records, 2 since the start of micro-batch ")
+
+
 def test_a_place_that_nothing_is_written_to_is_not_made(tmp_path: Path) -> None:
     run(each_record(ignore, app="billing", dead_letters=str(tmp_path / "dead")), Frame(page("a")))
 
