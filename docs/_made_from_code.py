@@ -17,6 +17,8 @@ from mkdocs.structure.pages import Page
 _PROJECT: Final = Path(__file__).parents[1] / "pyproject.toml"
 _CUT: Final = re.compile(r"^(\* `[a-z-]+`): .*\.\.\.$", re.MULTILINE)
 """A command in a list, with a text that was cut; the whole text stands below."""
+_FOR_MAINTAINERS: Final = {"Contribute", "Decisions"}
+"""Groups of the navigation."""
 _HEADING: Final = re.compile(r"^## (.*)$")
 _OPTION: Final = re.compile(r"^\| `(\w+)` \|")
 
@@ -42,6 +44,8 @@ def on_config(config: MkDocsConfig) -> None:
 
 def on_page_markdown(markdown: str, page: Page, **_: Any) -> str:
     """Put the commands and the options' anchors where they belong; MkDocs calls it for every page."""
+    if any(section.title in _FOR_MAINTAINERS for section in page.ancestors):
+        page.meta.setdefault("search", {"boost": 0.3})  # after the pages that say what to do
     if page.file.src_uri == "reference/options.md":
         return "\n".join(_with_anchors(markdown.splitlines()))
     return markdown.replace("<!-- commands -->", _commands()) if "<!-- commands -->" in markdown else markdown

@@ -230,9 +230,8 @@ def test_the_page_of_topologies_shows_what_is_explained_and_drawn(word_count: To
 
 
 def test_what_the_table_for_users_of_storm_names_exists() -> None:
-    page = (DOCS / "how-to/migrate.md").read_text()
-    table = page.partition("## From Storm")[2].partition("\n## ")[0]
-    rows = [line.split(" | ") for line in table.splitlines() if line.startswith("| ")]
+    page = (DOCS / "how-to/migrate-from-storm.md").read_text()
+    rows = [line.split(" | ") for line in page.splitlines() if line.startswith("| ")]
     names = [name for row in rows for name in re.findall(r"`([A-Za-z][\w.]*)`", row[1])]
     assert len(names) > 35
     places = (kinesis_spout.storm, builder, topology_conf, topology_query, kinesis_spout)

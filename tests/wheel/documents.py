@@ -57,9 +57,10 @@ def python_examples() -> list[Block]:
 
 
 def commands() -> list[str]:
-    """Every line that is typed, but for the tutorial's."""
+    """Every line that is typed, but for the tutorial's; one that several pages have, once."""
     consoles = [block for block in _blocks() if block.language == "console" and block.page != TUTORIAL]
-    return [command for block in consoles for command in block.commands]
+    typed = [command for block in consoles for command in block.commands]
+    return list({command.partition(" #")[0].strip(): command for command in reversed(typed)}.values())[::-1]
 
 
 def tutorial() -> list[Block]:

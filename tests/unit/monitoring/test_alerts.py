@@ -60,8 +60,9 @@ def test_an_alert_names_metrics_of_the_table_and_a_section_of_the_runbooks(rule:
 def sections() -> dict[str, str]:
     """The runbooks by the names of their alerts."""
     text = (DOCS / RUNBOOKS).read_text()
-    found = re.findall(r"^### (\w+)\n(.*?)(?=^##|\Z)", text, re.MULTILINE | re.DOTALL)
-    return dict(found)
+    found = re.findall(r"^### (\w+): [^\n]+ \{ #(\w+) \}\n(.*?)(?=^##|\Z)", text, re.MULTILINE | re.DOTALL)
+    assert all(anchor == name.lower() for name, anchor, _ in found)
+    return {name: section for name, _, section in found}
 
 
 def test_there_is_a_runbook_for_each_alert_and_none_for_another() -> None:
