@@ -18,6 +18,7 @@ COMPILED := $(VENV)/.compiled
 CLASSES := $(VENV)/.classes
 RELEASE := .venv-release
 MERMAID := docs/.mermaid/11.17.2
+AXE := localstack/.run/axe-core/4.14.1
 CORNERS := oldest newest lowest unpinned migrations
 # Of 145 MB of Python little is ever imported; that is compiled when it is, and kept.
 PIP_INSTALL := -m pip install -qq --disable-pip-version-check --prefer-binary --no-compile
@@ -28,7 +29,7 @@ AGAIN := { [ $$? = 1 ] && $(BIN)/python -m tests.once_more; }
 
 ARGS ?=
 
-.PHONY: help demo demo-topology test test-all tests all-tests $(CORNERS:%=test-%) test-aws test-wheel release-check fault fault-spool fault-upgrade fuzz bench docs docs-version test-docs lint clean set-up java engine mermaid
+.PHONY: help demo demo-topology test test-all tests all-tests $(CORNERS:%=test-%) test-aws test-wheel release-check fault fault-spool fault-upgrade fuzz bench docs docs-version test-docs lint clean set-up java engine mermaid axe
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-15s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -57,7 +58,7 @@ test-all:  ## make test, and the same promises in every other environment: befor
 tests: set-up $(CLASSES)
 	@$(PYTEST) || $(AGAIN)
 
-all-tests: set-up $(CLASSES)
+all-tests: set-up axe $(CLASSES)
 	@$(PYTEST) -m '' || $(AGAIN)
 
 # oldest: what touches Spark, with Python 3.11 and PySpark 4.0. newest: with Python 3.14, unit and contract tests too.
@@ -132,6 +133,9 @@ java engine:
 
 mermaid:
 	@.ci/set-up mermaid $(MERMAID)
+
+axe:
+	@.ci/set-up axe $(AXE)
 
 # Editable in setuptools' compat mode: Spark finds pyspark_kinesis by listing the folders of sys.path.
 # Installed again, the optional native module is built again.

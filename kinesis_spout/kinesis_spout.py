@@ -40,7 +40,7 @@ class KinesisSpout(RecordSpout):
             variables ``KINESIS_SPOUT_NAME``.
         ports: what to use instead of Kinesis and ZooKeeper, for tests.
         scheme: what a tuple's values are: "raw" (the `Record`), "json", "text", or a function of the `Record`.
-        listener: hears what becomes of each record, in plain Python.
+        listener: hears the outcome of each record, in plain Python.
         settings: see below.
 
     Raises:
@@ -99,8 +99,8 @@ class KinesisSpout(RecordSpout):
 
         Returning acks all rows but those given to ``collector.fail(rows, reason)``. When it raises, the batch
         is halved until the failing rows stand alone. The columns are those of ``kinesis_spout.kinesis.SCHEMA``.
-        Their buffers are the page's own, and immutable as in all of Arrow: who writes into them, by NumPy for
-        example, changes what is delivered again.
+        Their buffers are the page's own, and immutable as in all of Arrow: a handler that writes into them, by
+        NumPy for example, changes the records that are delivered again.
 
         Raises:
             InvalidConfig: an order other than "unordered" is set; a batch cannot wait for one of its rows. Or the

@@ -6,19 +6,19 @@ while the database is down, and anything between in a partial outage. A good rec
 probability ``p ** k``. So a record is given up once it has failed more often than the retry limit allows *and* ``p
 ** k`` is below ``ACCEPTED_ERROR``, whatever ``p`` is: that is the share of good records that are given up.
 
-**What p is.** Failures do not tell: poison fails as well. Of all first tries ``g * (1 - p)`` pass, where ``g`` is
-the share of good records. Of the second tries, which only records make that failed before, it is ``g * p * (1 - p)
-/ (1 - g * (1 - p))``. If the handler is at fault, second tries pass about as often as first ones; if the records
-are, next to none pass. So two pairs of counts tell both unknowns apart, also where most of the stream is poison:
-``Counts``. From these follows how probable each pair ``(p, g)`` of a grid is, by Bayes' rule; that says how sure
-it is as well, which matters where a record comes every ten seconds. Later tries say little more, and most of them
-are made by poison: they are not counted.
+**What p is.** Failures do not tell: poison fails as well. A share ``g * (1 - p)`` of all first tries passes,
+where ``g`` is the share of good records. Second tries are made only by records that failed before: a share
+``g * p * (1 - p) / (1 - g * (1 - p))`` passes. If the handler is at fault, second tries pass about as often
+as first ones; if the records are, next to none pass. So two pairs of counts tell both unknowns apart, also
+where most of the stream is poison: ``Counts``. From these follows how probable each pair ``(p, g)`` of a grid
+is, by Bayes' rule; that says how sure it is as well, which matters where a record comes every ten seconds.
+Later tries say little more, and most of them are made by poison: they are not counted.
 
-**When.** An outage begins from one moment to the next, so only contemporaries are witnesses: what others came to
-since the record's first failure. If they say that ``p`` is above one half, its failures up to now are *spared*:
-they do not count, and its evidence begins anew. What was seen before (``recent``, the last 32 first tries or so)
-says two things only: what share of the stream is poison, and whether the handler was well, which is worth two
-witnesses.
+**When.** An outage begins from one moment to the next, so only contemporaries are witnesses: the outcomes of
+others since the record's first failure. If they say that ``p`` is above one half, its failures up to now are
+*spared*: they do not count, and its evidence begins anew. Earlier tries (``recent``, the last 32 first ones
+or so) say two things only: the share of the stream that is poison, and whether the handler was well, which is
+worth two witnesses.
 
 **Without witnesses** nobody knows, and the longer one waits for them the less the record is worth the wait. A
 record is given up when nothing new was tried for a time that grows with the number of different records that
@@ -260,7 +260,7 @@ class Blame:
         self.fresh_first = False
         """While they are: whether the next one is of a record that never failed, if there is one."""
 
-    # What deliveries came to
+    # Outcomes of deliveries
 
     def passed_first(self, now: float, count: int = 1) -> None:
         """Note that ``count`` records were handled by their first delivery."""
@@ -321,7 +321,7 @@ class Blame:
             *(old + remembered * new for old, new in zip(self._recent, counts, strict=True))
         )
 
-    # What follows for a record
+    # Verdicts on a record
 
     def weigh(self, history: History | None, attempt: int, now: float) -> tuple[bool, History]:
         """Decide upon a record that failed, after that was noted.
@@ -333,7 +333,7 @@ class Blame:
             now: the time.
 
         Returns:
-            Whether it is given up, and its history from now on.
+            True if it is given up, and its history from now on.
         """
         if history is None:
             history = self._new_history(attempt, now)

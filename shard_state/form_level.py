@@ -6,15 +6,15 @@ release: the highest level that it reads, and the highest at which it writes. A 
     release N      reads it (``READS`` is raised), and does not write it
     release N + 1  writes it (``WRITES`` is raised), once the leader knows that every member can read it
 
-So a release writes nothing that the release before it cannot read. That makes a rolling upgrade by one release
-possible, and the way back too, at any time. What has no leader (a producer's spool, Spark's offsets, dead letters)
-rests on this rule alone.
+A release thus writes nothing that the release before it cannot read. That makes a rolling upgrade by one
+release possible, and the way back too, at any time. Forms without a leader (a producer's spool, Spark's
+offsets, dead letters) rest on this rule alone.
 
-Each member says what it reads. The leader stores the level in force with the assignment: the lowest that a living
-member reads, at most what the leader itself writes. It is raised and never lowered, because forms of it may be
-stored. A release that does not read the level in force ends with an error: it was left out of the upgrade, or is
-more than one release back. Who writes a form with a choice of levels asks for the level in force, and writes at
-most ``WRITES``.
+Each member says what it reads. The leader stores the level in force with the assignment: the lowest that a
+living member reads, at most what the leader itself writes. It is raised and never lowered, because forms of
+it may be stored. A release that does not read the level in force ends with an error: it was left out of the
+upgrade, or is more than one release back. The writer of a form with a choice of levels asks for the level in
+force, and writes at most ``WRITES``.
 
 A field that a reader does not know is ignored, and does not need a level. A version in a stored form refuses what
 the level, for whatever reason, did not.

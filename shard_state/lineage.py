@@ -81,7 +81,7 @@ def blocking_parents(
 def parents_first(shards: Iterable[Shard]) -> list[Shard]:
     """Order shards so that each comes after those of its parents that are among them, else by id.
 
-    Where shards are each other's ancestors, which no stream has, some of them come before a parent.
+    If shards are each other's ancestors, which no stream has, some of them come before a parent.
     """
     by_id = {shard.shard_id: shard for shard in sorted(shards, key=lambda shard: shard.shard_id)}
     begun: set[str] = set()
@@ -93,7 +93,7 @@ def parents_first(shards: Iterable[Shard]) -> list[Shard]:
         while pending:
             shard = pending[-1]
             begun.add(shard.shard_id)
-            # What is begun and not ordered waits below on the stack, for this very shard.
+            # A shard begun and not ordered waits below on the stack, for this very shard.
             missing = [by_id[parent] for parent in shard.parents if parent in by_id and parent not in begun]
             if missing:
                 pending.extend(reversed(missing))
@@ -116,7 +116,7 @@ class Lineage:
         """Stored shards of which nobody has said the parents."""
 
     def learn(self, listed: Iterable[Shard], stored: Mapping[str, Checkpoint]) -> None:
-        """Take in what the stream lists and what the store holds. Of what both say the list counts.
+        """Take in the list of the stream and the stored checkpoints. The list wins where they differ.
 
         Raises:
             InvalidLineage: a shard is its own ancestor. All of them would wait for each other for ever.
@@ -201,7 +201,7 @@ class KnownShards:
     def listed(self, shards: Iterable[Shard], stored: Mapping[str, Checkpoint]) -> None:
         self._lineage.learn(shards, stored)
         for shard_id, checkpoint in stored.items():
-            # Of an owned shard only a commit of ours, or the loss of it, says that it is over.
+            # Only a commit of ours, or the loss of an owned shard, says that it is over.
             if checkpoint.is_shard_end and shard_id not in self._owned:
                 self._over.add(shard_id)
 

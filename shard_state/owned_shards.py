@@ -8,8 +8,8 @@ number of shards that rest: looking at them costs at most about the same share o
 are, and a busy shard's records cost nothing more for them.
 
 **Pauses.** A shard rests also while nothing of it may be handed out: it is about to be another's, or an
-operator has paused it. A shard that an operator has paused keeps its owner. What is in flight of it may end,
-and is committed; retries wait as all else does, until the operator ends the pause.
+operator has paused it. A shard that an operator has paused keeps its owner. Its records in flight may end,
+and are committed; retries wait like all other records, until the operator ends the pause.
 """
 
 import math

@@ -21,12 +21,12 @@ shards as listed again after an end was read, so that the children are found; ma
 could be stored last, and move the checkpoint back (invariant 1); report a ``fail`` only of a delivery that was
 made under the present epoch of its shard (invariant 17).
 
-Where the limit on deliveries ends (invariant 4): what counts are deliveries whose end was reported, by ``fail``,
-``settle`` or ``died``, and committed. One that is under way when the whole process dies was never reported. Of a
-record's first one nothing is stored, so it comes again as the first, unless the shell had it *noted*
-(``LocalShardState.note``) and stored before; of a later one the number is stored. Where that is above the limit,
-the last delivery had no outcome: ``Emission.was_last`` says so, and a shell whose handlers may end it gives the
-record up.
+The limit on deliveries (invariant 4) counts deliveries whose end was reported, by ``fail``, ``settle`` or
+``died``, and committed. One that is under way when the whole process dies was never reported. A first
+delivery is not stored, so the record comes again as for the first time, unless the shell had it *noted*
+(``LocalShardState.note``) and stored before; the number of a later one is stored. If it is above the limit,
+the last delivery had no outcome: ``Emission.was_last`` says so, and a shell whose handlers may end it gives
+the record up.
 """
 
 import math
@@ -116,7 +116,7 @@ class StateManager:
         """Grows when the shell has to decide anew what it may hand out: a shard came or went, its records are held
         back, or one of them failed. A plain attribute: it is looked at for each record."""
 
-    # Which shards there are
+    # The shards
 
     def listed(self, shards: Iterable[Shard], stored: Mapping[str, Checkpoint]) -> None:
         """Take in what the stream lists and what the store holds. Both may lag behind the truth.
@@ -162,7 +162,7 @@ class StateManager:
             self.blame.inherit(checkpoint.experience)
 
     def lost(self, shard_ids: Iterable[str]) -> None:
-        """Take in that ownerships ended. What was in flight of those shards is somebody else's now."""
+        """Take in that ownerships ended. Their records in flight are the next owner's."""
         shard_ids = set(shard_ids)
         for shard_id in shard_ids & self._owned.keys():
             self._shards.remove(shard_id)
@@ -493,7 +493,7 @@ class StateManager:
         return [shard_id for shard_id, slices in self._owned.items() if slices.state.is_dirty]
 
     def to_commit(self, shard_ids: Iterable[str] | None = None) -> list[PendingCommit]:
-        """Copy the progress of every dirty shard, or of these as far as they are dirty still."""
+        """Copy the progress of every dirty shard, or of those of these that are still dirty."""
         experience = self.blame.experience()
         named = self._owned.keys() if shard_ids is None else shard_ids
         owned = ((shard_id, self._owned.get(shard_id)) for shard_id in named)

@@ -28,10 +28,10 @@ def _seal(body: bytes) -> bytes:
 
 
 def check_version(version: object, newest: int, what: str, error: type[ShardStateError]) -> None:
-    """Refuse a version of ``what`` that this code does not know: one after ``newest``, or what is no version.
+    """Refuse a version of ``what`` that this code does not know: one after ``newest``, or no version at all.
 
     Raises:
-        ValueError: it is no version. Of a newer one: ``error``.
+        ValueError: it is no version. ``error``: it is a newer one.
     """
     if whole_number(version) > newest:
         raise error(

@@ -40,6 +40,7 @@ hypothesis.settings.register_profile(
 hypothesis.settings.load_profile("no deadline")
 
 pytest_plugins = [
+    "tests.support.browser",
     "tests.support.zookeeper.server",
     "tests.support.zookeeper.secured",
     "tests.support.zookeeper.places",

@@ -4,7 +4,6 @@
 anything. Prints what is wrong, and ends with 1 then.
 """
 
-import shutil
 import sys
 from collections.abc import Iterator
 from functools import partial
@@ -15,12 +14,11 @@ from typing import TYPE_CHECKING, Final
 
 from playwright.sync_api import sync_playwright
 
+from tests.support.browser import CHROMIUM
+
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Request
 
-_CHROMIUM: Final = next(
-    filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None
-)
 _SITE: Final = Path(__file__).parents[1] / "site"
 _LOOKS: Final = ((1280, "light"), (400, "dark"))
 _UNDRAWN: Final = "document.querySelector('pre.mermaid') !== null"
@@ -63,12 +61,12 @@ def look(browser: "Browser", address: str, pages: list[str]) -> Iterator[str]:
 def main() -> int:
     """Serve the site on loopback and look at it."""
     pages = [str(each.parent.relative_to(_SITE)) + "/" for each in sorted(_SITE.rglob("index.html"))]
-    assert _CHROMIUM, "no browser: `apt-get install chromium` gives one"
+    assert CHROMIUM, "no browser: `apt-get install chromium` gives one"
     assert pages, f"no page in {_SITE}: run `make docs`"
     with ThreadingHTTPServer(("127.0.0.1", 0), partial(_Quiet, directory=_SITE)) as server:
         Thread(target=server.serve_forever, daemon=True).start()
         with sync_playwright() as playwright:
-            browser = playwright.chromium.launch(executable_path=_CHROMIUM, args=["--no-sandbox"])
+            browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
             wrong = list(look(browser, f"http://127.0.0.1:{server.server_port}/", pages))
         server.shutdown()
     print(*wrong, f"{len(pages)} pages, {len(wrong)} things wrong", sep="\n")  # noqa: T201 - what it is for

@@ -1,4 +1,4 @@
 """Owning shards, commits, dead letters and counters: what every door of ``KinesisSpout`` shares.
 
-How records are read and handed out belongs to the doors (``plain``, ``spark``). Begin with ``consumer``.
+The doors (``plain``, ``spark``) read records and hand them out. Begin with ``consumer``.
 """

@@ -74,7 +74,7 @@ class Consumer(ConsumerState):
         self._letter_writer: threading.Thread | None = None
         """Started with the first letter: most consumers never have one."""
 
-    # What the reader calls
+    # Called by the reader
 
     def start(self, listener: OwnershipListener) -> None:
         """Join, acquire, and start the threads. Raises any error at once, so that a wrong name fails."""
@@ -183,7 +183,7 @@ class Consumer(ConsumerState):
         if self._letter_writer is None and not self._stopping:
             self._letter_writer = self._started("letter-writer", self._write_letters, self._letter_due)
 
-    # What a handle reads and does; on any thread, not under the lock
+    # Called by a handle; on any thread, not under the lock
 
     @property
     def uncommitted(self) -> int:

@@ -23,7 +23,7 @@ class Counters:
     acked: int = 0
     retried: int = 0
     timed_out: int = 0
-    """Deliveries that the message time-out ended. Of a job on Spark: the records known to be to blame."""
+    """Deliveries that the message time-out ended. For a job on Spark: the records known to be to blame."""
     batches_timed_out: int = 0
     """Jobs on Spark that were cancelled because they outlived the message time-out."""
     given_up: int = 0

@@ -88,8 +88,8 @@ class Handle(ABC):
     def trouble(self) -> Trouble | None:
         """The trouble with a handler that is at fault; None while it is not. Each stream has its own.
 
-        Records fail about as often when they are tried again, or as other records do. Their failures do not count
-        then, for `max_spared_seconds`. Where practically none pass, deliveries are slow, until some do.
+        Records fail about as often when they are tried again, or as other records do. Their failures do not
+        count then, for `max_spared_seconds`. If practically none pass, deliveries are slow until some do.
         """
         troubles = (consumer.trouble for consumer in self._consumers().values())
         return next((trouble for trouble in troubles if trouble is not None), None)
@@ -104,8 +104,8 @@ class Handle(ABC):
     def pause_shards(self, *shard_ids: str) -> None:
         """Pause shards for all members of the application, as an operator does; all shards if none is named.
 
-        What is in flight of them ends normally and is stored; nothing more of them is handed out, retries
-        included. It is kept in ZooKeeper, over restarts, until ``resume_shards`` or ``kinesis-spout resume``.
+        Their records in flight end normally and are stored; no other is handed out, retries included. The
+        pause is kept in ZooKeeper, over restarts, until ``resume_shards`` or ``kinesis-spout resume``.
         Members notice within about a second.
 
         Raises:
@@ -119,7 +119,7 @@ class Handle(ABC):
         """End the pauses of shards that were paused by name; if none is named, all pauses of an operator.
 
         Returns:
-            Whether there was one.
+            True if there was one.
 
         Raises:
             InvalidConfig, StoreUnavailable: as ``pause_shards``.

@@ -21,7 +21,7 @@ _log = logging.getLogger(__name__)
 class OpenStreams(ABC, Generic[F, S]):
     """Mutable. ``lock`` guards both mappings, which are replaced and never changed.
 
-    What is open of a stream is an ``S``; an ``F`` says what there is to open. The owner calls ``open_new`` every
+    An ``S`` is an open stream; an ``F`` says what there is to open. The owner calls ``open_new`` every
     ``look_seconds``, on one thread.
     """
 

@@ -80,7 +80,7 @@ class Sharing:
         self._rates = ObservedRates()
         self._said = GroupMember(name=self._member)
 
-    # What it should own
+    # The shards that it should own
 
     @property
     def epoch(self) -> int:
@@ -168,7 +168,7 @@ class Sharing:
     def ended(self, shard_ids: Iterable[str]) -> None:
         self._ended.update(shard_ids)
 
-    # What it reports of itself
+    # Its reports of itself
 
     def start(self, now: float) -> None:
         self._measured_at = now

@@ -225,7 +225,7 @@ class StreamSet(OpenStreams[FoundStream, S]):
             raise
         return self._open_one(config, ports)
 
-    # What comes and goes
+    # Streams that come and go
 
     def end(self, name: str, error: BaseException) -> None:
         """Stop reading a stream that is gone. Any thread may call it; it does not wait.

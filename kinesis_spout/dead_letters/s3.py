@@ -111,7 +111,7 @@ class S3Sink(RemoteFilesSink):
 
     @property
     def _host_of_kind(self) -> str | None:
-        """AWS's host for FIPS or dual stack, if boto3 calls one: PyArrow must be told it. Else None."""
+        """AWS's host for FIPS or dual stack, if boto3 calls one, for PyArrow. Else None."""
         with closing(self._client()) as client:
             kinds = client.meta.config
             if not (kinds.use_fips_endpoint or kinds.use_dualstack_endpoint):

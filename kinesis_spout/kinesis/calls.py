@@ -174,6 +174,7 @@ def translate(error: Exception, call: str) -> KinesisSpoutError:
     translated = kind(
         f"{call} failed: {said}" if remedy is None else f"{call} failed: {said.rstrip('.')}; {remedy}"
     )
+    translated.remedy = remedy or ""
     translated.__cause__ = error
     return translated
 
@@ -185,7 +186,8 @@ def error_code(error: ClientError) -> str:
 def said_by_boto3(error: Exception) -> str:
     """Return the text of an error of boto3, in one line, without its number of tries: boto3's retries are off.
 
-    Where a proxy refused a tunnel, which boto3's text does not say, with the answer. Other errors have their type.
+    The answer of a proxy that refused a tunnel is added, as boto3's text lacks it. Other errors have their
+    type.
     """
     said = " ".join(_TRIES.sub("", str(error)[: 2 * _LONGEST_SAID]).split())[:_LONGEST_SAID]
     if not isinstance(error, ClientError | botocore_errors.BotoCoreError):

@@ -1,13 +1,13 @@
 """One thread with an asyncio loop: all that this process exchanges with Kinesis over sockets waits there.
 
-Polls, calls that a thread waits for (``run``) and subscriptions share it. The thread runs while something holds
-it: a call under way, an open connection, a prefetcher, a reader of subscriptions, an open producer. What may
-block, or takes a millisecond of CPU or more, runs on other threads (``in_thread``).
+Polls, calls that a thread waits for (``run``) and subscriptions share it. The thread runs while something
+holds it: a call under way, an open connection, a prefetcher, a reader of subscriptions, an open producer.
+Work that may block, or takes a millisecond of CPU or more, runs on other threads (``in_thread``).
 
 While it runs one such thread is there, too: a program that ends can start no thread any more (Python 3.12), and
 what a producer still holds is sent then.
 
-Who waits for a call must not hold a lock that a coroutine takes.
+A thread that waits for a call must not hold a lock that a coroutine takes.
 """
 
 import asyncio

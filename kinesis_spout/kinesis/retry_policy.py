@@ -108,7 +108,7 @@ class Work(Enum):
 class Action(Enum):
     RETRY = "retry"
     END_SHARD = "end shard"
-    """Retention removed it. What was not read of it is lost; its children continue."""
+    """Retention removed it. Its unread records are lost; its children continue."""
     FAIL = "fail"
 
 
@@ -213,7 +213,7 @@ class Told:
 
 
 def tried_again(error: KinesisSpoutError, told: Told) -> None:
-    """Log an error of a query's read, unless that was told; raises it if a retry cannot help."""
+    """Log an error of a query's read, unless that was logged before; raises it if a retry cannot help."""
     if reaction_to(error, Work.QUERY).action is not Action.RETRY:
         raise error
     if told.is_news(error):

@@ -89,8 +89,8 @@ def lazy_names(
 ) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
     """Make the ``__getattr__`` and the ``__dir__`` of a package, given the names that each module has.
 
-    They are loaded when they are first used: executors import a package with every handler. Of a name that
-    several have, the last module counts.
+    They are loaded when they are first used: executors import a package with every handler. If several have a
+    name, the last module counts.
     """
     modules = {name: module for module, of_module in names.items() for name in of_module}
 

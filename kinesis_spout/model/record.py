@@ -88,8 +88,8 @@ class Record(msgspec.Struct, gc=False):
     def message_id(self) -> str:
         """``shardId:sequence``: unique within the stream, the same at every delivery, and in a dead letter.
 
-        Of a user record in an aggregate: ``shardId:sequence:sub``. ``RecordSpout.next_tuple`` adds the number
-        of the delivery.
+        For a user record in an aggregate: ``shardId:sequence:sub``. ``RecordSpout.next_tuple`` adds the
+        number of the delivery.
         """
         if self.sub_sequence_number is None:
             return f"{self.shard_id}:{self.sequence_number}"
@@ -188,5 +188,5 @@ class DeadLetter(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def letter_id(self) -> LetterId:
-        """What its copies have in common."""
+        """The id that its copies share."""
         return self.message_id, self.died_at

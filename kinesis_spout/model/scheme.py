@@ -1,7 +1,7 @@
 """Schemes: a record becomes the values that a handler or a bolt gets.
 
-The scheme runs where the handler runs. What it raises fails its record, like an error of the handler: it is
-retried, and dead-lettered in the end. It never ends the spout.
+The scheme runs where the handler runs. An error that it raises fails its record, like one of the handler: it
+is retried, and dead-lettered in the end. It never ends the spout.
 
 A record is retried and dead-lettered as it was read (invariant 16), but handlers do change their records
 (``record.data = decompress(record.data)``). So no record that is kept leaves this module: handlers, and

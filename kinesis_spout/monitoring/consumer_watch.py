@@ -1,8 +1,8 @@
-"""Looks at one consumer as an operator would: where it stands, and since when each shard has not moved.
+"""Looks at one consumer as an operator would: its progress, and since when each shard has not moved.
 
-A look copies what the consumer has counted, under its lock, for about 5 microseconds a shard. It is kept for a
-moment, so that several monitors cost one look. Whether the consumer is alive is asked without the lock: a thread
-that keeps it must not silence the answer.
+A look copies what the consumer has counted, under its lock, for about 5 microseconds a shard. It is kept for
+a moment, so that several monitors cost one look. It asks without the lock whether the consumer is alive: a
+thread that keeps the lock must not silence the answer.
 
 A shard **stands still** when it has work and nothing of it was delivered, finished or stored for too long:
 
@@ -231,7 +231,7 @@ class ConsumerWatch:
         shard_id, now = status.shard_id, patience.now
         lag, has_records, since, busy_until = reading or _NOT_READ
         reading_seconds = 0.0 if since is None else now - since
-        # What goes on before nothing is handed out, or behind what is, moves nothing: pages come, and are kept.
+        # Pages that come and are kept, before anything is handed out or behind it, move nothing.
         read_to = None if status.in_flight or has_records else lag
         seen = (
             status.epoch, status.phase, status.checkpoint, status.in_flight, status.waiting, status.exhausted,

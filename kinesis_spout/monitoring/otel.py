@@ -1,11 +1,11 @@
-"""The metrics for OpenTelemetry, by its API alone; needs ``kinesis-spout[otel]``. What exports them is yours.
+"""The metrics for OpenTelemetry, by its API alone; needs ``kinesis-spout[otel]``. The exporter is yours.
 
     from kinesis_spout.monitoring import export_to_opentelemetry
 
     query = spout.foreach_record(spark, handle)
     export_to_opentelemetry(query)
 
-Each row of the table is an instrument under its own name. Beside them are the four of OpenTelemetry's
+Each row of the table is an instrument under its own name. There are also the four of OpenTelemetry's
 conventions for messaging and, if asked for, those of KCL 3.5 under KCL's names. Counters and gauges are
 observable: they cost nothing between two exports. The API has no observable histogram, so of what a
 histogram has counted since the last export some values are recorded, at most twenty of each range.

@@ -1,7 +1,8 @@
 """The record of changes of an application (who, what, when, why): in the log, and in ZooKeeper.
 
-An entry is written after its change, so none tells of a change that was refused. Where it cannot be stored (the
-application is not there any more, ZooKeeper does not answer), the change stays, and the log alone has the entry.
+An entry is written after its change, so none tells of a change that was refused. If it cannot be stored (the
+application is not there any more, ZooKeeper does not answer), the change stays, and the log alone has the
+entry.
 """
 
 import getpass

@@ -104,7 +104,7 @@ def pause(
 ) -> None:
     """Hand out nothing more of these shards, or of the whole application if none is named.
 
-    Who does it is the operator ``by``, as in every change: the user of this process unless given.
+    ``by`` is the operator, as in every change: the user of this process unless given.
     """
     with begun_progress(world, config) as progress:
         if shard_ids:

@@ -146,7 +146,7 @@ def put(
     shards: Counter[str] = Counter()
     failed: list[KinesisSpoutError] = []
     shown = nullcontext(lambda _count: None) if at_once else world.listener.progress("records put", total)
-    # What the producer logs of each try, the error says at the end.
+    # The error at the end says what the producer's log of each try would.
     with unheard("kinesis_spout.producer"), shown as advance:
 
         def ended(ticket: "Ticket") -> None:

@@ -145,7 +145,7 @@ class BufferedShards:
     def is_full(self) -> bool:
         return self.retained.size_bytes >= self._full_at_bytes
 
-    # What the spout asks
+    # Asked by the spout
 
     def next_of_run(self, now: float) -> Retained | None:
         """The next record of the present run, tracked and retained; None: there is none, or the run has ended."""
@@ -210,7 +210,7 @@ class BufferedShards:
         for getter in self._getters.values():
             getter.close()
 
-    # Whose turn it is
+    # Turns
 
     @property
     def _max_bytes(self) -> int:
@@ -398,7 +398,7 @@ class BufferedShards:
             self._consumer.commit_soon()
         return False
 
-    # What the readers report
+    # Reports of the readers
 
     def _reading_failed(self, shard_id: str, epoch: int, error: Exception) -> Reaction:
         if self._is_read(shard_id, epoch):

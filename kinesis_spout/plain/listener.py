@@ -1,8 +1,8 @@
-"""Listeners that learn what becomes of each record.
+"""Listeners that learn the outcome of each record.
 
 A listener only observes. It is called on the thread that called the spout, after the spout's work is done and
-outside of its lock, so it may call the spout. What it raises is logged with its traceback and goes no
-further: the record's fate is decided by then, and an observer's mistake must not lose a tuple.
+outside of its lock, so it may call the spout. Its errors are logged with their traceback and go no further:
+the record's fate is decided by then, and an observer's mistake must not lose a tuple.
 
 A message id names one delivery, as ``next_tuple`` gave it; the part before the ``#`` names the record.
 """

@@ -67,7 +67,7 @@ class Emitted(NamedTuple):
     """A tuple that was handed out, to be acked or failed by its id."""
 
     message_id: str
-    """``shardId:sequence#epoch.attempt``: this delivery of the record, another one at every delivery. What stands
+    """``shardId:sequence#epoch.attempt``: this delivery of the record, another one at every delivery. The part
     before the ``#`` is the record's own id, which its dead letter has too; inside an aggregate it ends with
     ``:sub``. With several streams it begins with ``stream/``."""
     values: Any

@@ -87,9 +87,8 @@ class Term:
 
     ZooKeeper ends a session, and lets the next candidate lead, when it has heard nothing for the session
     time-out. A leader without a connection learns that only when it is connected again. So it relies on its
-    own monotonic
-    clock: from each moment at which it asked, and ZooKeeper answered that the term lasts, the term is certain
-    for two thirds of the session time-out, and no longer.
+    own monotonic clock: from each moment at which it asked, and ZooKeeper answered that the term lasts, the
+    term is certain for two thirds of the session time-out, and no longer.
     """
 
     def __init__(self, elected: Elected, election: Election, clock: Clock) -> None:

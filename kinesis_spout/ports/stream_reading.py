@@ -127,7 +127,7 @@ class ShardGetter(Protocol):
     def when_ready(self, call: Callable[[], None]) -> None:
         """Have ``call`` made, on any thread, when records, the end or an error came since the last read.
 
-        So a shard is read as soon as Kinesis pushes, and not when the next read is due. A getter that polls
+        A shard is thus read as soon as Kinesis pushes, and not when the next read is due. A getter that polls
         never makes the call, and a call says nothing about ``ready_at``. Called before the first read.
         """
         ...

@@ -40,10 +40,10 @@ class ProducerCounts:
 class Shares:
     """The part of a filling buffer that each shard may use: one that refuses must not push out the others.
 
-    A quarter of the buffer is free for all. Of the rest a refusing shard may take no more once it has its
+    A quarter of the buffer is free for all. A refusing shard may take nothing of the rest once it has its
     even part of the whole: with ten shards, a tenth. So all of the buffer is used if all shards are slow, and
-    three quarters are left to the others if one is. All that waits for the shard counts, from the moment when it
-    is taken over. Mutable; the buffer's lock guards it.
+    three quarters are left to the others if one is. All that waits for the shard counts, from the moment when
+    it is taken over. Mutable; the buffer's lock guards it.
 
     Args:
         ranges: the shards.

@@ -58,9 +58,9 @@ class KinesisProducer:
     """Puts records on one stream in the background. Thread-safe; also for asyncio.
 
     `put` takes a record over at once and returns a ticket, which tells in the end where the record is, or why
-    it failed. Records go in full calls, several at once; what a shard refuses is put again, and delays only
-    that shard's records. No record is lost in silence: each ends as sent, failed, dropped or refused, and
-    `counts` adds up.
+    it failed. Records go in full calls, several at once; refused records are put again, and delay only that
+    shard's records. No record is lost in silence: each ends as sent, failed, dropped or refused, and `counts`
+    adds up.
 
     At least once: a call whose answer is lost is made again, and may have put its records before.
 
@@ -76,7 +76,7 @@ class KinesisProducer:
         stream: a name or an ARN; None: that of ``config``.
         config: a spout's configuration, whose settings for the connection to Kinesis are used.
         client: a boto3 client to use instead of one made from the settings. The producer does not close it.
-        spool: a durable buffer. What is in it is sent first; a record is in it before `put` returns. It
+        spool: a durable buffer. Its records are sent first; a record is in it before `put` returns. It
             belongs to the producer, which closes it.
         dead_letters: a sink, or its name (a directory, ``file://``, ``s3://``, ``kinesis://stream``), for
             records that could not be put until their time was over, or never can be. None: they fail.
@@ -195,9 +195,8 @@ class KinesisProducer:
     def put_many(self, records: Iterable[PutRecord]) -> BatchTicket:
         """Take records over, all or none of them, and return one ticket for all of them.
 
-        Cheaper than `put` for each. Where the buffer has no room for all of
-        them, see `when_full`; what is larger than the whole buffer needs an empty one. While they wait for
-        room, what others put waits, too.
+        Cheaper than `put` for each. Without room for all of them `when_full` decides; records larger than the
+        whole buffer need an empty one. While they wait for room, other puts wait, too.
 
         Args:
             records: each a tuple ``(data, partition_key)`` or ``(data, partition_key, explicit_hash_key)``, as
@@ -220,7 +219,7 @@ class KinesisProducer:
         return batch
 
     def send(self, data: bytes, partition_key: str, *, explicit_hash_key: str | int | None = None) -> None:
-        """Take a record over without a ticket: `counts` and ``on_failure`` tell what became of it.
+        """Take a record over without a ticket: `counts` and ``on_failure`` tell its outcome.
 
         Everything else is as with `put`.
         """
@@ -246,7 +245,7 @@ class KinesisProducer:
 
         Raises:
             TimeoutError: names how many have not ended. They continue.
-            SpoolError: the spool could not be read further: what is in it stays there, and is tried again.
+            SpoolError: the spool could not be read further: its records stay there, and are tried again.
             SpoolDamaged: records of the spool are lost; told once. All others have ended.
             ProducerError: it is called from a callback of a ticket: the records it waits for need that thread.
         """
@@ -275,9 +274,9 @@ class KinesisProducer:
     def close(self, timeout: float | None = None) -> None:
         """Take no more records, send what waits, and release everything. May be called twice.
 
-        What has not ended when the time is over fails with `ProducerClosed`. With a spool it stays there.
-        What an earlier producer left in the spool is sent within the same time. From a callback of a ticket
-        it returns at once, and a thread does the rest.
+        A record that has not ended when the time is over fails with `ProducerClosed`; with a spool it stays there.
+        Records that an earlier producer left in the spool are sent within the same time. From a callback of a
+        ticket it returns at once, and a thread does the rest.
 
         Args:
             timeout: how many seconds at most; None: ``close_timeout_seconds``.
@@ -335,7 +334,7 @@ class KinesisProducer:
     def __repr__(self) -> str:
         return f"<KinesisProducer of {self.config.stream}, {self._buffer.waiting} records waiting>"
 
-    # What a producer without threads does otherwise.
+    # A producer without threads does these otherwise.
 
     _clock: Clock = SystemClock()
 

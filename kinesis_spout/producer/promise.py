@@ -38,7 +38,7 @@ class Promise:
 
         It is called on a thread of the producer, and should be quick: other records wait for it. It may put
         records, and close the producer, neither of which waits there; it must not wait for other tickets.
-        What it raises is logged, and changes nothing.
+        An error that it raises is logged, and changes nothing.
         """
         with _lock:
             if self.callbacks is None:

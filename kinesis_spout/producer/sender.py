@@ -272,12 +272,12 @@ class Sender:
         held = [*self._taken.not_ended(), *self._letters.held]
         return [*dict.fromkeys([ticket.batch or ticket for ticket in held]), *self._buffer.peek()]
 
-    # How it continues.
+    # Continuing.
 
     def _may_fetch(self, now: float) -> bool:
         """Return whether the spool may be read now.
 
-        What was put meanwhile may fill the buffer, and goes behind: so an empty outbox needs no room.
+        Records put meanwhile may fill the buffer, and go behind: so an empty outbox needs no room.
         """
         if self._is_fetching or self._records.needs_shards:
             return False

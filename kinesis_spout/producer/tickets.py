@@ -55,7 +55,7 @@ class Ticket(Promise, Entry, frozen=False, gc=False, eq=False):  # type: ignore[
     sub_sequence_number: int | None = None
     callbacks: list[Callable[["Ticket"], object]] | None = None
     batch: "BatchTicket | None" = None
-    """Whose record it is, of those that were put together: it has no other ticket then."""
+    """The batch of a record that was put together with others: it has no other ticket then."""
     reports: bool = False
     """True if no caller has it, so that its failure is reported."""
 

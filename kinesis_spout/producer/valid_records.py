@@ -86,7 +86,7 @@ def _checked(
             f"data: expected at most {MAX_RECORD_BYTES} bytes together with the key, got {size_bytes}; split it, "
             "or put it elsewhere and send where it is"
         )
-    # Of a subclass, such as a StrEnum or a (str, Enum), the text itself: its ``str`` may differ.
+    # The text itself of a subclass, such as a StrEnum or a (str, Enum): its ``str`` may differ.
     return Ticket(str.__str__(partition_key), copied, _hash_key(explicit_hash_key), 0, trace, size_bytes)
 
 

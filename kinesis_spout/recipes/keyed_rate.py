@@ -81,7 +81,7 @@ class KeyedRate:
         """Take one call for a key, and wait until its rate allows it.
 
         Args:
-            key: whose rate it is.
+            key: the key of the rate.
             timeout: the longest wait, in seconds; None: no limit.
 
         Returns:

@@ -3,7 +3,7 @@
 Below the doors, a message names a setting as ``SpoutConfig`` does, and marks it: in backquotes, alone or with
 a value ("with `fail_on_data_loss=False` …"), or at its beginning, as refusals do ("dead_letters: expected
 …"). That is the spelling in Python. A door with another spelling respells what leaves it: errors, and lines
-of the log. What is not marked stays unchanged: a path or a stream may have the name of a setting.
+of the log. Unmarked text stays unchanged: a path or a stream may have the name of a setting.
 """
 
 import re

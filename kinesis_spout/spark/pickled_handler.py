@@ -1,8 +1,8 @@
 """A user's handler on its way to the executors: pickled once per query, unpickled once per Python worker.
 
-So what a handler opens at module level or keeps in itself (a connection, a cache) lives as long as its
-worker. Spark gives a worker to any query that has a task next, so a worker keeps the handlers of all that
-run. With a bound below their number each call would load its handler again.
+A connection or a cache that a handler opens at module level or keeps in itself lives as long as its worker.
+Spark gives a worker to any query that has a task next, so a worker keeps the handlers of all that run. With a
+bound below their number each call would load its handler again.
 """
 
 import hashlib

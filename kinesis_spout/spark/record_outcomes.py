@@ -130,7 +130,7 @@ def each_record(
         scheme: "raw" (a `Record`), "text", "json", ``"module:callable"`` or a callable.
         max_failed_bytes_per_task: of failed records that one task may bring back to the driver. When more fails,
             it stops after the batch of Arrow at hand, and the micro-batch fails with `TooManyFailures`.
-        on_progress: called for every finished micro-batch. What it raises is logged and goes no further.
+        on_progress: called for every finished micro-batch. Its errors are logged and go no further.
         clock: what back-offs wait on and ages are measured with.
         settings: as of `KinesisSpout`. ``app`` and ``dead_letters`` must be given; then those of retries
             (``retry_limit``, ``retry_backoff_seconds`` and the like, ``maximum_record_age_seconds``,

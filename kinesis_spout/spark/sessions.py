@@ -86,8 +86,8 @@ def session_settings(app_name: str, master: str | None = None, **settings: str) 
 def register(spark: SparkSession) -> None:
     """Register ``format("kinesis")`` and ``format("kinesis_spout")`` with a session, classic or Spark Connect.
 
-    Not needed where this package is installed on the driver: Spark finds ``pyspark_kinesis`` there. It helps
-    where Spark does not look: a package from ``spark.submit.pyFiles`` or a folder added to ``sys.path``
+    Not needed if this package is installed on the driver: Spark finds ``pyspark_kinesis`` there. It helps if
+    Spark does not look there: a package from ``spark.submit.pyFiles`` or a folder added to ``sys.path``
     later. And it says what to set where the Python that Spark starts lacks this package: Spark itself only
     says that it finds no data source.
 

@@ -47,7 +47,7 @@ class BoltDeclarer:
     def shuffle_grouping(self, component: str, stream: str = DEFAULT_STREAM) -> Self:
         """Any task gets a tuple: the one at hand, without a copy, where that is possible.
 
-        So the bolt runs as often as its source does, whatever its parallelism: see ``rebalance_grouping``.
+        The bolt then runs as often as its source does, whatever its parallelism: see ``rebalance_grouping``.
         """
         return self._add(component, stream, Grouping(kind=GroupingKind.SHUFFLE))
 
@@ -176,7 +176,7 @@ class TopologyBuilder:
             conf: of this component, over the topology's.
 
         Returns:
-            What declares where its tuples come from.
+            Declares the sources of its tuples.
 
         Raises:
             InvalidConfig: the id is taken, this is no bolt, a method of it is a generator function or an

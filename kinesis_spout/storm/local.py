@@ -98,7 +98,7 @@ class LocalTopology:
 
         Args:
             tuples: the values of each.
-            spout: whose; needed where there are several.
+            spout: the spout of the tuples; needed if there are several.
             stream: of that spout.
 
         Raises:

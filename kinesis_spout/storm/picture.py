@@ -114,7 +114,7 @@ class _Flow:
             way = "in the task that made the tuple" if route.fused else "through the exchange"
             of_stream = "" if stream == DEFAULT_STREAM else f", stream {stream}"
             yield from _lines(f"from {source}{of_stream}: {route.grouping}, {way}", _DETAILS)
-        # Of a sticky one the tasks are as many processes, wherever its tuples come from.
+        # A sticky one has a process for each task, wherever its tuples come from.
         spreads = component.name in self._plan.exchanged or getattr(component.made_of, "is_sticky", False)
         if not spreads and len(tasks) > 1:
             hint = f"fused: runs where its source runs; rebalance_grouping spreads it over {len(tasks)} tasks"

@@ -60,7 +60,7 @@ class Topology(BuiltTopology):
 
         Args:
             tuples: the values of each, as the spout would emit them.
-            spout: whose they are; needed where there are several.
+            spout: the spout of the tuples; needed if there are several.
             stream: of that spout.
             clock: see ``local``.
 
@@ -110,19 +110,19 @@ class Topology(BuiltTopology):
     def read_state(self, component: str) -> dict[Any, Any]:
         """Read the keyed state of a bolt as it is stored: every key with its value, all in memory.
 
-        It is what the records have done that are finished and committed by now, each of them once. Nothing of the
-        topology has to run; while it runs, this is its state of a moment ago. Asks ZooKeeper, and reads the files
-        at the address of the option ``state``.
+        It has the effect of every record that is finished and committed by now, once. The topology need not run;
+        while it runs, this is its state of a moment ago. Asks ZooKeeper, and reads the files at the address of
+        the option ``state``.
 
         Args:
             component: a ``StatefulBolt``.
 
         Returns:
-            Nothing where nothing is stored.
+            An empty dictionary if nothing is stored.
 
         Raises:
             InvalidConfig: the bolt keeps no state, or the topology does not say where.
-            StateUnreadable: what is stored is damaged or gone.
+            StateUnreadable: the stored state is damaged or gone.
             StateUnavailable, StoreUnavailable: retriable.
         """
         from kinesis_spout.storm.stored_state import read_state  # noqa: PLC0415 - tests need no ZooKeeper

@@ -17,8 +17,8 @@ from kinesis_spout.testing.clock import ManualClock
 class SteppedProducer(KinesisProducer):
     """A `KinesisProducer` that does nothing by itself: `step` does one piece of work, in the caller's thread.
 
-    What waits in the producer (``flush``, ``close``, a ``put`` that blocks) steps, and lets the clock go on to
-    what is due. Takes what `KinesisProducer` takes, and a clock. A ticket's ``result`` never comes by itself.
+    A call that waits (``flush``, ``close``, a ``put`` that blocks) steps, and lets the clock go on to what is
+    due. Takes what `KinesisProducer` takes, and a clock. A ticket's ``result`` never comes by itself.
     """
 
     def __init__(self, *arguments: Any, clock: ManualClock | None = None, **options: Any) -> None:
@@ -80,7 +80,7 @@ class InMemorySpoolFolder:
 
     def __init__(self, stream: str | None = None) -> None:
         self.stream = stream
-        """Whose records these are; None: any stream's."""
+        """The stream of its records; None: any."""
         self.refuses_for: str | None = None
         """A reason to refuse every record, such as a full disk; None takes them."""
         self._left_over: list[list[Spooled]] = []
@@ -107,7 +107,7 @@ class InMemorySpool:
 
     def __init__(self, folder: InMemorySpoolFolder) -> None:
         self.stream: str | None = folder.stream
-        """Whose records these are."""
+        """The stream of its records."""
         self._folder = folder
         self._lock = Lock()
         self._number = 0

@@ -1,7 +1,7 @@
 """Runs a handler over records, as ``foreach_record`` would, without Spark, threads or waiting.
 
-What delivers, retries, gives up and commits is the spout itself, stepped by a ``ManualClock``: none of its rules
-is written here again.
+The spout itself delivers, retries, gives up and commits, stepped by a ``ManualClock``: none of its rules is
+written here again.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -263,7 +263,7 @@ def _hand_out_all(
         now, due_at = clock.monotonic(), spout.due_at
         if spout.all_done or due_at > until:
             return
-        # What is due and does not come has something else to wait for: look less and less often.
+        # A due record that does not come waits for something else: look less and less often.
         least_step = _LEAST_STEP_SECONDS if due_at > now else 2 * least_step
         clock.advance(min(max(least_step, due_at - now), _LONGEST_STEP_SECONDS))
 

@@ -80,7 +80,7 @@ class SteppedSpout(RecordSpout):
     def due_at(self) -> float:
         """The clock's monotonic time at which something can happen next; infinite if nothing ever will.
 
-        What is done only to look around (polling a shard that has nothing, committing) does not count.
+        Polling a shard that has nothing, and committing, do not count.
         """
         return min((self._next_of(consumer) for consumer in self._stepped()), default=inf)
 
@@ -92,7 +92,7 @@ class SteppedSpout(RecordSpout):
     def _next_of(self, consumer: "_SteppedConsumer") -> float:
         with consumer.lock:
             retry_at = consumer.manager.next_due()
-            # What is unread waits with the rest while deliveries are slow.
+            # Unread records wait with the rest while deliveries are slow.
             to_read = not consumer.manager.blame.is_slowed and not self._is_read_up(consumer)
         moments = [inf if retry_at is None else retry_at]
         if consumer.letters or to_read:
@@ -156,7 +156,7 @@ class _SteppedConsumer(Consumer):
         return min(self.now if work.asked_for.is_set() else work.rest_until for work in self._works)
 
     def do_chores(self) -> None:
-        """Do every work that is due, or was asked for, until none is. What it raises ends the consumer."""
+        """Do every work that is due, or was asked for, until none is. An error ends the consumer."""
         while self.fatal is None and self.chores_at <= self.now:
             for work in self._works:
                 if work.asked_for.is_set() or work.rest_until <= self.now:

@@ -48,9 +48,8 @@ def strip(sights: Sequence[ShardSight], href: str) -> str:
         top, height = (_CLOSED_TOP, _CLOSED_HEIGHT) if view.closed else (_OPEN_TOP, _OPEN_HEIGHT)
         shard_id = escape(view.shard_id)
         lag = sight.lag_millis
-        text = f"{shard_id}: {state.value}" + (f", lag {millis(lag)}" if lag is not None else "")
-        if sight.reason and sight.reason != state.value:
-            text += f": {escape(sight.reason)}"
+        said = sight.reason if is_stalled else None if lag is None else f"lag {millis(lag)}"
+        text = f"{shard_id}: {state.value}" + (f", {escape(said)}" if said else "")
         column = ""
         steps = sum(lag >= step for step in _LAG_STEPS_MILLIS) if lag else 0
         if steps:
@@ -107,4 +106,4 @@ def _svg(name: str, box: str, label: str, *parts: Iterable[str]) -> str:
 
 
 def _rect(name: str, x: float, y: float, width: float, height: float) -> str:
-    return f'<rect class="{name}" x="{x:.2f}" y="{y:.4g}" width="{width:.2f}" height="{height:.4g}"/>'
+    return f'<rect class="{name}" x="{x:.1f}" y="{y:.4g}" width="{width:.1f}" height="{height:.4g}"/>'

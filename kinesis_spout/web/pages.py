@@ -1,12 +1,14 @@
 """Renders the templates, with what every page has; reads forms."""
 
 from collections.abc import Mapping
+from hashlib import blake2b
+from http import HTTPStatus
 from typing import Any, Self
 from urllib.parse import parse_qsl, quote
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from starlette.requests import Request
-from starlette.responses import HTMLResponse
+from starlette.responses import HTMLResponse, Response
 
 import kinesis_spout
 from kinesis_spout.operations.audit import Operator
@@ -65,22 +67,33 @@ class Pages:
         assert who is not None, "the guard lets nobody else in"
         return Operator(who=who, why=why, door=DOOR)
 
-    def show(self, request: Request, template: str, *, status: int = 200, **shown: Any) -> HTMLResponse:
-        """Render a template with what every page has."""
+    def show(self, request: Request, template: str, *, status: int = 200, **shown: Any) -> Response:
+        """Render a template with what every page has; 304 for a browser that has it already."""
         params = request.path_params
+        now = self.watched.world.time()
+        read_at = shown["sight"].at if "sight" in shown else now
         text = self._environment.get_template(template).render(
             app=params.get("app"),
             stream=params.get("stream"),
             counts=self.watched.counts(params.get("app"), params.get("stream")),
-            now=self.watched.world.time(),
+            now=now,
+            read_at=read_at,
             here=quote(request.scope["path"], safe="/~"),
             query=dict(request.query_params),
             who=visitor(request.headers, self.settings),
             **shown,
         )
-        return HTMLResponse(text, status)
+        if status != HTTPStatus.OK:
+            return HTMLResponse(text, status)
+        # The footer has the age of what is shown, which says nothing of whether that has changed.
+        tag = f'W/"{blake2b(text.rpartition("<footer>")[0].encode(), digest_size=8).hexdigest()}"'
+        if request.headers.get("if-none-match") == tag:
+            return Response(
+                None, HTTPStatus.NOT_MODIFIED, {"etag": tag, "x-read-seconds": f"{now - read_at:.3f}"}
+            )
+        return HTMLResponse(text, headers={"etag": tag})
 
-    def error(self, request: Request, text: str, status: int) -> HTMLResponse:
+    def error(self, request: Request, text: str, status: int) -> Response:
         return self.show(request, "error.html", status=status, text=text)
 
 

@@ -2,9 +2,9 @@
 
 **The fence.** The existence of an owner node (ephemeral) is not a fence: a node that was deleted and made
 again has version 0 again, so that ``check(owner, version=0)`` cannot distinguish the old owner from the new.
-What cannot repeat is the *version of the checkpoint node*: acquiring a shard writes the raised epoch into it,
-in the same transaction that makes the owner node. So every write of an owner is conditional on the version
-that its last write left, and the first write of a new owner makes every older condition false, for ever.
+The *version of the checkpoint node* never repeats: acquiring a shard writes the raised epoch into it, in the
+same transaction that makes the owner node. So every write of an owner is conditional on the version that its
+last write left, and the first write of a new owner makes every older condition false, for ever.
 
 **In doubt.** A write whose answer was lost may have taken effect or not, or may still take effect. Its bytes
 are remembered until re-reading tells; the bytes hold the epoch, so no other owner can have written them.

@@ -176,8 +176,8 @@ class AssignmentPlanner:
     def __init__(self, current: Assignment) -> None:
         """Begin with what the leader before this one has left.
 
-        What is assigned counts as stored, here and later: its owner may be about to store its first checkpoint.
-        So it is assigned on, and its children wait for it, even if a list lacks it.
+        An assigned shard counts as stored, here and later: its owner may be about to store its first
+        checkpoint. It stays assigned, and its children wait for it, even if a list lacks it.
         """
         self._current = current
         self._lineage = Lineage()
@@ -228,8 +228,8 @@ class AssignmentPlanner:
     def plan(self, members: Collection[GroupMember], now: float) -> Assignment | None:
         """Decide who should own what; None if that is what ``current`` says.
 
-        Call it when members or shards have changed, and at ``next_plan_at``. What it returns is ``current``
-        from now on: write it, before anything else is planned.
+        Call it when members or shards have changed, and at ``next_plan_at``. The result is ``current`` from
+        now on: write it, before anything else is planned.
 
         Args:
             members: all living ones.
@@ -271,7 +271,7 @@ class AssignmentPlanner:
         return {chosen.name: chosen.weight}
 
     def _learn_rates(self, members: Collection[GroupMember], free: set[str]) -> None:
-        """Note the rates of shards. Of one that was moved the member before may still say what it observed."""
+        """Note the rates of shards. A moved shard may still be reported by its earlier member."""
         self._rates = {shard_id: rate for shard_id, rate in self._rates.items() if shard_id in free}
         for member in members:
             for shard_id in member.rates.keys() & free:

@@ -1,9 +1,9 @@
 """The rates at which a member reads its shards, as it tells the leader: averages, so that a burst is no load.
 
-An average is exponentially weighted: an observation of ``OBSERVED_SECONDS`` counts for ``WEIGHT``, so that half of
-a lasting change is known after some two minutes and nine tenths after eight. What was observed first has no more
-weight than what follows, and of a shard that was observed for less than ``SETTLED_SECONDS`` nothing is said: the
-leader goes on with what it knows of it from the owner before.
+An average is exponentially weighted: an observation of ``OBSERVED_SECONDS`` counts for ``WEIGHT``, so that
+half of a lasting change is known after some two minutes and nine tenths after eight. The first observation
+has no more weight than later ones. A shard observed for less than ``SETTLED_SECONDS`` is left out: the leader
+goes on with the rate from the owner before.
 """
 
 from collections.abc import Collection, Mapping

@@ -117,7 +117,7 @@ class Checkpoint:
     def encode(self, max_bytes: int = MAX_ENCODED_BYTES) -> bytes:
         """Give the stored form, at most ``max_bytes`` long: leaves out what is furthest from the base.
 
-        Of as many bytes as are stored it is written once.
+        At the default length it is made once, and kept.
 
         Raises:
             InvalidCheckpoint: the start is LATEST, which must be resolved before it is stored (invariant 9);
@@ -190,8 +190,8 @@ class Checkpoint:
 def fits(anchor: SequenceNumber | None, first_read: SequenceNumber) -> bool:
     """Tell whether the holes and attempts stored with an anchor speak of the records that are read now.
 
-    The anchor was in the shard when they were stored, so no reading may begin beyond it. Where none was
-    stored there is nothing to compare.
+    The anchor was in the shard when they were stored, so no reading may begin beyond it. Without a stored
+    anchor there is nothing to compare.
     """
     return anchor is None or first_read <= anchor
 

@@ -8,10 +8,10 @@ base) by a distance in hexadecimal, counted in *units*, and says what holds up t
     -d:n    they are not, and the record there was delivered n times (n is decimal)
     +d.s    a mark at the user record with index s (hexadecimal) of an aggregate, instead of a whole record
 
-So ``+14-1:2+9`` with the unit 1 after the base 100 says: 101 to 120 are finished, 121 is not and was delivered
-twice, 122 to 130 are finished. The unit is the largest power of two that divides all distances: the sequence
-numbers of one shard are far apart, and their last bits are the same. A text may be cut between any two marks; what
-is left says less, and nothing else.
+For example, ``+14-1:2+9`` with the unit 1 after the base 100 says: 101 to 120 are finished, 121 is not and
+was delivered twice, 122 to 130 are finished. The unit is the largest power of two that divides all distances:
+the sequence numbers of one shard are far apart, and their last bits are the same. A text may be cut between
+any two marks; the rest says less, and nothing else.
 
 A long text is stored *packed*: compressed (zlib), in base64. A sequence number is a counter and a time, so most
 digits of a distance are zeros, and thousands of holes take a few bytes each.

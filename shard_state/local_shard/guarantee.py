@@ -49,7 +49,7 @@ class Claims:
         return sequence <= self._stored
 
     def end(self) -> None:
-        """Take back what was not handed out. What comes next has to be claimed anew."""
+        """Take back the records that were not handed out. The next ones have to be claimed anew."""
         self._claimed = self._stored = SHARD_START
 
     def added_to(

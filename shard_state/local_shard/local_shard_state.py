@@ -1,10 +1,11 @@
 """Everything one consumer knows of one shard it owns: what is read, out, waiting, and to be stored.
 
-The tracker says what is finished, the retries say what comes again; this class keeps the two in step. What the end
-of a slice means for it, ``slice_settling`` says.
+The tracker says what is finished, the retries say what comes again; this class keeps the two in step.
+``slice_settling`` applies the end of a slice to it.
 
-What is *dirty* is kept as a revision number: a commit takes a copy and its revision, and acks that arrive while it
-is under way raise the revision, so the shard stays dirty (and is committed again) although that commit succeeds.
+A revision number keeps the shard *dirty*: a commit takes a copy and its revision, and acks that arrive while
+it is under way raise the revision, so the shard stays dirty (and is committed again) although that commit
+succeeds.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -41,8 +42,8 @@ class Capacity:
     records: int = 20_000
     """Handed out and not finished."""
     holes: int = 2_000
-    """Finished runs beyond the checkpoint, among the records read since the restart. What was restored is not
-    counted: it is bounded already, and reading is what closes it."""
+    """Finished runs beyond the checkpoint, among the records read since the restart. Restored runs are not
+    counted: they are bounded already, and reading closes them."""
 
     def __post_init__(self) -> None:
         if self.records < 1 or self.holes < 1:
@@ -253,7 +254,7 @@ class LocalShardState:
         self.tracker.emitted(sequence, attempts=delivered + 1)
         self.start_deadline(sequence, now)
         if failed_before:
-            # What had to wait behind it before the restart has to wait now.
+            # Records that had to wait behind it before the restart have to wait now.
             self.retries.block(sequence, partition_key)
         if failed_before or self._guarantee is not Guarantee.AT_LEAST_ONCE:
             self.revision += 1
@@ -434,7 +435,8 @@ class LocalShardState:
         """Claim the records that are to be handed out next, by their first and last.
 
         Returns:
-            Whether that has to be stored now: not if the first was claimed before, or nothing has to be claimed.
+            True if that has to be stored now: not if the first was claimed before, or nothing has to be
+            claimed.
         """
         claimed = self._guarantee is Guarantee.AT_MOST_ONCE and self._claims.claim(first, last)
         if claimed:

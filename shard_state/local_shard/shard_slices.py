@@ -1,10 +1,10 @@
 """The slices of one shard: which may be planned now, and what their ends mean.
 
-At most one fresh slice and one slice of retries are out at a time. Whether a fresh slice is read by an
-executor or carried by the driver follows from the *backlog*: a page that came back full, or an end far behind
-the tip, says that more is waiting; reaching the tip ends it. A shard under suspicion is carried as well, for
-only a driver that holds the records can halve them. Records among which is one that kills its worker, nobody
-knows which, wait from then on as retries: so the shard goes on while they are halved, as far as its order lets it.
+At most one fresh slice and one slice of retries are out at a time. The *backlog* decides whether an executor
+reads a fresh slice or the driver carries it: a page that came back full, or an end far behind the tip, says
+that more is waiting; reaching the tip ends it. A shard under suspicion is carried as well, for only a driver
+that holds the records can halve them. Records among which is one that kills its worker, nobody knows which,
+wait from then on as retries: so the shard goes on while they are halved, as far as its order lets it.
 """
 
 from dataclasses import dataclass, replace
@@ -48,7 +48,7 @@ class ShardSlices:
         self._isolation = {True: Isolation(), False: Isolation()}
         """By ``SlicePlan.is_fresh``."""
         self._fresh_first = False
-        """Whose turn it is where only one delivery may be planned: retries that are always due starve nothing."""
+        """Takes turns where only one delivery may be planned: retries that are always due starve nothing."""
         self._failing = 0.0
         """The part of the last fresh slice that stayed unfinished."""
         self._suspects: set[SequenceNumber] = set()
@@ -73,7 +73,7 @@ class ShardSlices:
 
     @property
     def is_for_executors(self) -> bool:
-        """True if executors read the shard, as it has a backlog. What is under suspicion the driver carries."""
+        """True if executors read the shard, for its backlog. The driver carries one under suspicion."""
         return self.backlog and not self.is_suspect
 
     @property
@@ -83,7 +83,7 @@ class ShardSlices:
     def has_work(self, carried: int | None) -> bool:
         """Tell whether there is anything to plan, if only later; ``carried`` is that of ``plan_some``.
 
-        Of a thousand shards most have nothing, and this is all that is looked at of them.
+        Most of a thousand shards have nothing, and this is all that they cost.
         """
         return bool(carried) or len(self.state.retries) > 0 or (carried is not None and self.backlog)
 
@@ -139,7 +139,7 @@ class ShardSlices:
         return self._retries_out
 
     def plan_fresh(self, carried: int, *, slowed: bool = False, most: float = inf) -> SlicePlan | None:
-        """Plan the next fresh slice. Of a ``slowed`` one ``most`` records are delivered, of any number read."""
+        """Plan the next fresh slice. A ``slowed`` one delivers ``most`` records, of any number read."""
         isolation = self._isolation[True]
         if not self.may_plan_fresh(carried):
             return None
@@ -147,7 +147,7 @@ class ShardSlices:
         limit, deliveries = self._limits.records, None
         max_failures, room = self.state.max_failures, self.state.room
         if slowed:
-            # What was finished before the restart is passed over, however much that is.
+            # Records finished before the restart are passed over, however many they are.
             deliveries = int(min(most, room))
             limit = limit if tracker.restored_holes else deliveries
             room = deliveries

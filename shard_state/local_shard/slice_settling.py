@@ -11,7 +11,7 @@ from shard_state.tracker.span import Carved
 
 
 def settle_fresh(state: LocalShardState, outcome: SliceOutcome, now: float) -> list[Exhausted]:
-    """Track the outcome of a fresh slice, and decide upon its failures. What is open stays in flight.
+    """Track the outcome of a fresh slice, and decide upon its failures. Open records stay in flight.
 
     Raises:
         OutOfOrder: it does not come after every record read before, or comes after the shard's end, or its
@@ -79,7 +79,7 @@ def settle_retries(
 
 
 def _carved(outcome: SliceOutcome, decisions: Mapping[int, Retry | None]) -> list[Carved]:
-    """Give the records that a fresh slice leaves unfinished, with what became of each."""
+    """Give the records that a fresh slice leaves unfinished, each with its new state."""
     carved: list[Carved] = []
     unfinished: list[UnackedRecord | OpenRecord] = [*outcome.failures, *outcome.open_records]
     for record in unfinished:

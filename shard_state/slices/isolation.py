@@ -1,14 +1,14 @@
 """Finding the record that kills its worker where nobody saw which one it was.
 
-Mostly it is seen: a task notes which record is under way, and its death blames that one only. Where several were,
-at the same time, they come again one at a time (``ShardSlices``). This is for the other deaths: a whole DataFrame
-whose handler raised, a machine that is gone with its notes.
+Mostly a task has noted which record was under way, and its death blames that one only; several at the same
+time come again one at a time (``ShardSlices``). This is for the other deaths: a whole DataFrame whose handler
+raised, a machine that is gone with its notes.
 
-When such a job dies, any of its slices may be the cause. So each of them is planned again *alone*, in a job of its
-own: the innocent ones pass and are trusted again. One that dies alone is halved. Of a half that passes the other
-half is suspected, so each job halves what is left, and the killer among n records stands alone after about
-log2(n) jobs. When it dies alone it is isolated: failed like any other, and retried alone, so that it can never
-take others down again.
+When such a job dies, any of its slices may be the cause. So each of them is planned again *alone*, in a job
+of its own: the innocent ones pass and are trusted again. One that dies alone is halved. If a half passes, the
+other half is suspected. Each job halves the rest, and the killer among n records is alone after about log2(n)
+jobs. When it dies alone it is isolated: failed like any other, and retried alone, so that it can never take
+others down again.
 """
 
 from shard_state.sequence_number import SequenceNumber
@@ -36,8 +36,8 @@ class Isolation:
     def portion(self) -> int | None:
         """The most records to give a handler that takes several at a time; None: as many as there are.
 
-        What is under way is noted portion by portion. So the next death names a hundredth of 10,000 records, and
-        the one after it the record: three deliveries for each of the others.
+        A task notes one portion at a time as under way. The next death names a hundredth of 10,000 records,
+        and the one after it the record: three deliveries for each of the others.
         """
         return max(1, self._limit // _PORTIONS) if self.alone else None
 
@@ -49,7 +49,7 @@ class Isolation:
         """Note that a job died with a slice of at most ``count`` records in it, and nobody saw at which.
 
         Returns:
-            Whether that isolates the slice's one record.
+            True if that isolates the slice's one record.
         """
         if alone and count == 1:
             self.trust()

@@ -1,8 +1,8 @@
 """The slices of a micro-batch, and their outcomes.
 
-A slice is one contiguous piece of one shard, or a set of its due retries. Of a fresh slice only the beginning
-is known when it is planned; its outcome says how far it came. Within a shard at most one fresh slice and one
-slice of retries are out at a time, so fresh slices never overlap.
+A slice is one contiguous piece of one shard, or a set of its due retries. Planning knows only the beginning
+of a fresh slice; its outcome says how far it came. Within a shard at most one fresh slice and one slice of
+retries are out at a time, so fresh slices never overlap.
 """
 
 from dataclasses import dataclass

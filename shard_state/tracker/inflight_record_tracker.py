@@ -70,7 +70,7 @@ class InflightRecordTracker:
         self.restored: Restored | None = Restored(checkpoint) or None
         """The stored map; None when it says nothing more of the next record."""
 
-    # What is known
+    # Queries
 
     @property
     def last_emitted(self) -> SequenceNumber:
@@ -201,8 +201,8 @@ class InflightRecordTracker:
         """Move a record through the table.
 
         Returns:
-            Whether that changed anything. A record that is finished, unknown, or still part of an unsettled span
-            stays as it is.
+            True if that changed anything. A record that is finished, unknown, or still part of an unsettled
+            span stays as it is.
         """
         span = self._unresolved.get(sequence)
         if span is None or span.count > 1:
@@ -264,10 +264,10 @@ class InflightRecordTracker:
     def restored_anchor_read(self, first_read: SequenceNumber) -> bool:
         """Compare the first record read after the base with the stored anchor (invariant 11).
 
-        Where reading begins beyond it, the stored holes and attempts speak of another history and are dropped.
+        If reading begins beyond it, the stored holes and attempts speak of another history and are dropped.
 
         Returns:
-            Whether they could be kept.
+            True if they were kept.
         """
         if self.restored is None or self._head is not None or fits(self.anchor, first_read):
             return True

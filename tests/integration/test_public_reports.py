@@ -1,4 +1,4 @@
-"""What users reported of other software, played on ours; ``docs/explanation/reports.md`` names each report.
+"""Bugs that users reported of other software, played on ours. Each test names the reports and what went wrong.
 
 Each test is one report: over real HTTP, with a real ZooKeeper, through the doors that users open.
 """
@@ -86,6 +86,10 @@ def names(numbers: range) -> list[bytes]:
 def test_a_shard_that_was_closed_before_the_first_start_is_read_first(
     unkind: UnkindEndpoint, settings: dict[str, Any]
 ) -> None:
+    """It was never read.
+
+    https://github.com/redpanda-data/connect/issues/2649
+    """
     stream = unkind.create_stream()
     unkind.put(stream, *names(range(5)))
     split(unkind, stream)
@@ -97,6 +101,10 @@ def test_a_shard_that_was_closed_before_the_first_start_is_read_first(
 def test_a_closed_shard_is_not_asked_for_what_follows_its_last_number(
     unkind: UnkindEndpoint, settings: dict[str, Any]
 ) -> None:
+    """The consumer stopped: "has reached max possible value for the shard"; ours ended with a data loss.
+
+    https://github.com/spring-attic/spring-cloud-stream-binder-aws-kinesis/issues/148
+    """
     stream = unkind.create_stream()
     unkind.put(stream, *names(range(3)))
     with Reading(settings, stream) as reading:
@@ -113,6 +121,11 @@ def test_a_closed_shard_is_not_asked_for_what_follows_its_last_number(
 def test_latest_is_read_although_this_machines_clock_is_ahead_of_the_service(
     unkind: UnkindEndpoint, settings: dict[str, Any]
 ) -> None:
+    """LATEST became a time, which the service refused.
+
+    https://github.com/qubole/kinesis-sql/issues/3
+    https://github.com/awslabs/amazon-kinesis-connector-flink/issues/13
+    """
     stream = unkind.create_stream()
     unkind.put(stream, b"before")
     unkind.set_clock(-2.0)
@@ -126,6 +139,11 @@ def test_latest_is_read_although_this_machines_clock_is_ahead_of_the_service(
 def test_an_iterator_that_expires_while_a_handler_works_is_replaced_at_the_same_record(
     unkind: UnkindEndpoint, settings: dict[str, Any]
 ) -> None:
+    """Records stopped for good.
+
+    https://github.com/awslabs/amazon-kinesis-client/issues/829
+    https://github.com/metarank/metarank/issues/1282
+    """
     stream = unkind.create_stream()
     unkind.put(stream, *names(range(3)))
     with Reading(settings, stream) as reading:
@@ -139,6 +157,11 @@ def test_an_iterator_that_expires_while_a_handler_works_is_replaced_at_the_same_
 def test_a_stream_of_more_shards_than_a_page_is_read_whole(
     unkind: UnkindEndpoint, settings: dict[str, Any]
 ) -> None:
+    """The second page failed: "NextToken and StreamName cannot be provided together".
+
+    https://github.com/harlow/kinesis-consumer/issues/109
+    https://github.com/twitchscience/kinsumer/pull/53
+    """
     stream = unkind.create_stream(shards=7)
     unkind.set_list_page(2)
     shards = [f"shardId-{number:012}" for number in range(7)]
@@ -154,6 +177,10 @@ def test_a_stream_of_more_shards_than_a_page_is_read_whole(
 def test_an_aggregate_whose_records_belong_to_no_shard_any_more_is_delivered(
     unkind: UnkindEndpoint, settings: dict[str, Any]
 ) -> None:
+    """It ended the consumer.
+
+    https://github.com/apache/flink/pull/20945
+    """
     stream = unkind.create_stream(shards=2)
     other_half = str(2**127 + 1)
     unkind.put(
@@ -168,6 +195,10 @@ def test_an_aggregate_whose_records_belong_to_no_shard_any_more_is_delivered(
 def test_a_subscription_that_is_answered_with_an_empty_document_is_asked_for_again_in_peace(
     unkind: UnkindEndpoint, settings: dict[str, Any]
 ) -> None:
+    """The client subscribed without a rest.
+
+    https://github.com/floci-io/floci/issues/562
+    """
     stream = unkind.create_stream()
     unkind.switch_on(Behaviour.REPLY, operations=["SubscribeToShard"], body=b"{}", times=1)
     with Reading(settings, stream, consumer_mode="efo") as reading:
@@ -182,6 +213,10 @@ def test_a_subscription_that_is_answered_with_an_empty_document_is_asked_for_aga
 def test_a_subscription_at_latest_to_an_idle_shard_gets_what_comes(
     unkind: UnkindEndpoint, settings: dict[str, Any]
 ) -> None:
+    """It looped for ever.
+
+    https://github.com/awslabs/spark-sql-kinesis-connector/pull/92
+    """
     stream = unkind.create_stream()
     unkind.put(stream, b"before")
     unkind.set_subscriptions(lasts_seconds=0.5, again_after_seconds=0.0)
@@ -192,6 +227,11 @@ def test_a_subscription_at_latest_to_an_idle_shard_gets_what_comes(
 
 
 def test_a_put_of_which_a_part_is_refused_puts_the_rest_again_and_once(unkind: UnkindEndpoint) -> None:
+    """It was taken for a success.
+
+    https://github.com/vectordotdev/vector/issues/16954
+    https://github.com/risingwavelabs/risingwave/pull/17983
+    """
     stream = unkind.create_stream(shards=2)
     unkind.switch_on(Behaviour.PARTLY_REFUSED, operations=["PutRecords"], share=0.9, times=3)
     with producer(unkind, stream) as sending:
@@ -203,6 +243,11 @@ def test_a_put_of_which_a_part_is_refused_puts_the_rest_again_and_once(unkind: U
 
 
 def test_records_of_a_key_stay_in_order_when_some_are_refused(unkind: UnkindEndpoint) -> None:
+    """They landed behind later ones.
+
+    https://github.com/redpanda-data/connect/issues/1641
+    https://github.com/zendesk/maxwell/issues/817
+    """
     stream = unkind.create_stream()
     unkind.switch_on(Behaviour.PARTLY_REFUSED, operations=["PutRecords"], share=0.3, times=3)
     with producer(unkind, stream, order="key") as sending:
@@ -213,6 +258,11 @@ def test_records_of_a_key_stay_in_order_when_some_are_refused(unkind: UnkindEndp
 
 
 def test_a_record_that_is_too_large_is_refused_alone(unkind: UnkindEndpoint) -> None:
+    """It failed the others of its call.
+
+    https://github.com/confluentinc/librdkafka/issues/488
+    https://github.com/acquia/fifo2kinesis/issues/24
+    """
     stream = unkind.create_stream()
     with producer(unkind, stream) as sending:
         small = [sending.put(b"1", "k")]
@@ -225,6 +275,11 @@ def test_a_record_that_is_too_large_is_refused_alone(unkind: UnkindEndpoint) -> 
 
 
 def test_a_put_whose_answer_is_lost_is_made_again_and_never_reported_as_lost(unkind: UnkindEndpoint) -> None:
+    """Records were lost, or 500 too many arrived.
+
+    https://github.com/samcday/logstash-output-kinesis/issues/6
+    https://github.com/awslabs/amazon-kinesis-producer/issues/17
+    """
     stream = unkind.create_stream()
     unkind.switch_on(Behaviour.RESET, operations=["PutRecords"], times=1, sent=10)
     with producer(unkind, stream) as sending:

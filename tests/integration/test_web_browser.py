@@ -4,11 +4,9 @@ The page is the command `kinesis-spout web` in a process of its own. Every story
 its own; the browser is one for all.
 """
 
-import importlib.util
 import json
 import os
 import re
-import shutil
 import signal
 import subprocess
 import sys
@@ -20,29 +18,19 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-import kinesis_spout.web
+from examples.demo.processes.endpoint import free_ports
 from kinesis_spout.plain.record_spout import RecordSpout
 from kinesis_spout.zookeeper import EmbeddedZooKeeper
+from tests.support.browser import NEEDS_BROWSER
 from tests.support.kinesis.endpoints import KinesisEndpoint
 from tests.support.waiting import DEADLINE_SECONDS, wait_until
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
 
-_CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
-pytestmark = [
-    pytest.mark.second_environment,
-    pytest.mark.zookeeper,
-    pytest.mark.endpoint,
-    pytest.mark.skipif(_CHROMIUM is None, reason="no browser: `apt-get install chromium` gives one"),
-    *(
-        pytest.mark.skipif(importlib.util.find_spec(name) is None, reason=f"{name} is not installed")
-        for name in ("playwright", "starlette", "uvicorn")
-    ),
-]
+pytestmark = [*NEEDS_BROWSER, pytest.mark.zookeeper, pytest.mark.endpoint]
 
 ROOT = "web-browser"
-STATIC = Path(kinesis_spout.web.__file__).with_name("static")
 COMMAND = [sys.executable, "-c", "from kinesis_spout.cli.app import main; main()"]
 SCREENS = ("", "/letters", "/redrives", "/topology", "/audit", "/pause", "/reset?to=latest", "/redrive")
 FIRST_LETTER = "section:has(#letters) tbody a >> nth=0"
@@ -150,14 +138,6 @@ def address(settings: dict[str, Any], directory: Path) -> Iterator[str]:
         process.stderr.close()
 
 
-@pytest.fixture(scope="module")
-def browser() -> "Iterator[Browser]":
-    with pytest.importorskip("playwright.sync_api").sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=_CHROMIUM, args=["--no-sandbox"])
-        yield browser
-        browser.close()
-
-
 @pytest.fixture
 def shop(
     moto_server: KinesisEndpoint, settings: dict[str, Any], directory: Path, request: pytest.FixtureRequest
@@ -173,6 +153,8 @@ def shop(
             "retry_backoff_seconds": 0.05,
             "commit_interval_seconds": 0.1,
             "max_spared_seconds": 0,
+            "http": f"127.0.0.1:{free_ports(1)[0]}",
+            "stalled_after_seconds": 2.0,
             "dead_letters": str(directory / f".kinesis-spout/{app}/{stream}/dead-letters"),
         },
         app=app,
@@ -249,14 +231,17 @@ def test_the_shard_that_is_stuck_is_found(visit: Visit, shop: Shop) -> None:
     shop.put(*({"order": number} for number in range(40)))
     page = visit("/")
     page.click(f"a:has-text('{shop.app}')")
-    # Its lag is read every ten seconds, and the page refreshes itself.
-    page.wait_for_selector(f"tr:has([id='{stuck}']) td[data-label='oldest unread']:not(:text-is('-'))")
-    page.click("th >> text=oldest unread")
-    page.wait_for_url("**sort=-oldest**")
     first = "#table tbody tr >> nth=0"
-    wait_until(lambda: page.inner_text(first).startswith(stuck), "the oldest is first")
-    assert page.inner_text("#table tbody tr >> nth=1 >> td[data-label='oldest unread']") == "-"
+    wait_until(lambda: page.inner_text(first).split()[:2] == [stuck, "stalled"], "what stands still is first")
+    page.click("th >> text=shard")
+    page.wait_for_url("**sort=shard**")
+    wait_until(lambda: not page.inner_text(first).startswith(stuck), "the order of the shards")
     page.click(f"[id='{stuck}']")
+    page.wait_for_selector(f"h1:has-text('{stuck}'):has-text('stalled')")
+    await_text(page, "in flight")
+    shop.close()
+    shop.held.clear()
+    shop.open()
     page.wait_for_selector(f"h1:has-text('{stuck}'):has-text('reading')")
 
 
@@ -349,14 +334,46 @@ def test_letters_are_redriven_one_by_filter_and_all_with_a_stop(visit: Visit, sh
     wait_until(lambda: other.inner_text("h1").endswith(f" {left}"), "what is left")
 
 
+def test_a_list_of_letters_becomes_empty_with_a_keyboard_alone(visit: Visit, shop: Shop) -> None:
+    page = visit(f"{shop.home}/letters")
+    letters_of(shop, page, 3, error="key")
+
+    def go_to(label: str) -> None:
+        def is_there() -> bool:
+            page.keyboard.press("Tab")
+            return bool(
+                page.evaluate("document.activeElement.innerText || document.activeElement.id") == label
+            )
+
+        wait_until(is_there, f"the focus on {label!r}")
+
+    go_to("Dismiss all…")
+    page.keyboard.press("Enter")
+    page.wait_for_url("**/dismiss")
+    for count in ("2", "3"):
+        go_to("count")
+        page.keyboard.type(count)
+        go_to("why")
+        page.keyboard.type("test data")
+        page.keyboard.press("Enter")
+        if count == "2":
+            await_text(page, "type 3 to confirm")
+    page.wait_for_url("**/letters")
+    await_text(page, "all were redriven or dismissed")
+    page.goto(f"{shop.home}/audit")
+    await_text(page, "3 of 3 letters: all")
+    assert page.inner_text("nav a:has-text('Dead letters')") == "Dead letters 0"
+    page.goto("/")
+    row = page.locator(f"tr:has-text('{shop.app}')")
+    wait_until(lambda: "reading" in row.inner_text(), "the application is read")
+
+
 def test_a_reset_is_refused_while_the_consumer_lives_and_then_previewed_and_done(
     visit: Visit, shop: Shop
 ) -> None:
     page = visit(shop.home)
     assert "Reset: only while no consumer is alive" in text(page)
     shop.close()
-    page.wait_for_selector("text=nobody reads this stream")
-    page.reload()
     page.click("text=Reset…")
     fill(page, to="trim_horizon")
     page.click("text=Preview")
@@ -392,58 +409,16 @@ def test_a_consumer_that_goes_is_seen_without_a_reload(visit: Visit, shop: Shop)
     assert "sharing" in text(page)
     shop.close()
     page.wait_for_selector("text=nobody reads this stream")
-    assert "Reset: only" in text(page)  # what is no part of what refreshes stays until a reload
+    page.wait_for_selector("text=Reset…")
 
 
 def test_a_link_keeps_the_focus_while_the_page_renews_itself(visit: Visit, shop: Shop) -> None:
     page = visit(shop.home)
     page.focus("text=Drain… >> nth=0")
     for _ in range(2):
-        read_at = page.get_attribute("footer time", "datetime")
-        wait_until(lambda: page.get_attribute("footer time", "datetime") != read_at, "a renewal")  # noqa: B023
+        with page.expect_response(lambda answer: answer.url.endswith(shop.home)):
+            pass
     assert page.evaluate("document.activeElement.textContent") == "Drain…"
-
-
-LIVE = """<!doctype html><title>Live</title><script src="/static/page.js" type="module"></script>
-<main><div id="live" data-live="/live">{}</div></main><footer>{}</footer>"""
-BEFORE = """<table><tr data-key="a"><td><a href="/a">first</a></td></tr>
-<tr data-key="b"><td><a href="/b">second</a></td><td id="kept">selected</td></tr></table>
-<details><summary>more</summary><p>1</p></details><input id="typed" value="">"""
-AFTER = """<p class="new">news</p><table>
-<tr data-key="b"><td><a href="/b">second</a></td><td id="kept">selected</td></tr>
-<tr data-key="c"><td><a href="/c">third</a></td></tr></table>
-<details><summary>more</summary><p>2</p></details><input id="typed" value="">"""
-
-
-def test_a_renewal_touches_only_what_has_changed(browser: "Browser") -> None:
-    """Focus, selection, what is typed and what is open stay, although rows came, went and moved."""
-    page = browser.new_page()
-    shown = [BEFORE, "before"]
-    page.route("**/live", lambda route: route.fulfill(body=LIVE.format(*shown), content_type="text/html"))
-    page.route("**/page.js", lambda route: route.fulfill(path=STATIC / "page.js"))
-    page.goto("http://page.example/live")
-    page.click("summary")
-    page.fill("#typed", "half a wo")
-    page.focus("a[href='/b']")
-    page.evaluate("getSelection().selectAllChildren(document.getElementById('kept'))")
-    shown[:] = AFTER, "after"
-    page.wait_for_selector("footer:has-text('after')")
-    assert page.locator("tr").all_inner_texts() == ["second\tselected", "third"]
-    assert page.inner_text("details p") == "2"
-    assert page.get_attribute(".new", "class") == "new"
-    assert page.input_value("#typed") == "half a wo"
-    assert page.evaluate("document.activeElement.getAttribute('href')") == "/b"
-    assert page.evaluate("getSelection().toString().trim()") == "selected"
-    # An answer that is another page changes nothing, and the next one is shown.
-    with page.expect_response(lambda answer: answer.status == 503):
-        page.route("**/live", lambda route: route.fulfill(body="<h1>busy</h1>", status=503))
-    assert page.inner_text("footer") == "after"
-    page.unroute("**/live")
-    shown[:] = BEFORE, "again"
-    page.route("**/live", lambda route: route.fulfill(body=LIVE.format(*shown), content_type="text/html"))
-    page.wait_for_selector("footer:has-text('again')")
-    assert page.locator("tr").count() == 2
-    page.close()
 
 
 def test_on_a_phone_no_screen_scrolls_sideways(visit: Visit, shop: Shop) -> None:

@@ -1,4 +1,4 @@
 """The commands of ``kinesis-spout``: their options, and how they print what ``operations`` gives.
 
-What several share is in the folder above; runs on Spark are in ``runs``.
+The folder above has the parts that several share, ``runs`` the runs on Spark.
 """

@@ -5,7 +5,7 @@ it delivered under it. Granted deliveries are taken until then; those made count
 for the length of the window (``rate_window``); the others are free again at once. So
 
 * grants of any span of time are at most the rate of that span and one window's worth;
-* of the grants before that span, at most one window's worth can still be under way. Where a delivery follows
+* of the grants before that span, at most one window's worth can still be under way. If a delivery follows
   its grant at once, as in plain Python, there is none: in any second at most the rate, rounded up;
 * a job that outlasts the window makes others wait only until it ends.
 

@@ -1,4 +1,4 @@
 """The ownership of shards: the leader assigns them; each member takes and commits its own, and frees others.
 
-Which shards those are is in ``consumer.sharing``; reading them is the door's. Begin with ``chores``.
+``consumer.sharing`` says which shards those are; the doors read them. Begin with ``chores``.
 """

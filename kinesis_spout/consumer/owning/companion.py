@@ -78,7 +78,7 @@ class Companionship:
         if not others:
             self._shared = None
         elif self._shared is None or self._shared.members != others:
-            # How long a consumer that owns nothing waits for others to end.
+            # A consumer that owns nothing waits this long for others to end.
             patience = config.hand_over_timeout_seconds + config.session_timeout_seconds
             until = now if self._manager.owned else now + patience
             self._shared = _Shared(members=others, until=until)

@@ -1,11 +1,11 @@
 """Notices gaps in the reading of a shard, although Kinesis does not say that it has trimmed what should come next.
 
-For a sequence number that retention has trimmed GetShardIterator gives an iterator without an error, which reads
-from the oldest record left, at times after empty pages that are as far behind the tip as the stream keeps records.
-So wherever reading begins anew (a restart, an iterator that expired, a page near the end of retention), the record
-before the position is asked for too. If it comes, nothing behind it was trimmed. If it does not, ``since`` counts:
-nothing behind the position arrived earlier, so nothing is missing while the stream keeps records that old. Where
-neither proves it, records can be missing: that is a data loss.
+For a sequence number that retention has trimmed GetShardIterator gives an iterator without an error, which
+reads from the oldest record left, at times after empty pages that are as far behind the tip as the stream
+keeps records. So wherever reading begins anew (a restart, an iterator that expired, a page near the end of
+retention), the record before the position is asked for too. If it comes, nothing behind it was trimmed. If it
+does not, ``since`` counts: nothing behind the position arrived earlier, so nothing is missing while the
+stream keeps records that old. If neither proves it, records can be missing: that is a data loss.
 """
 
 from collections.abc import Callable
@@ -73,7 +73,7 @@ class Continuity:
         """Decide upon a reply that does not meet the position.
 
         Returns:
-            Whether to ask again, as ``begins`` says: the position is gone, and Kinesis seems to search for it.
+            True to ask again, as ``begins`` says: the position is gone, and Kinesis seems to search for it.
 
         Raises:
             DataLoss: records can be missing before it.

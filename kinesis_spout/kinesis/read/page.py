@@ -19,7 +19,7 @@ from kinesis_spout.ports import Page
 from shard_state import Position, SequenceNumber, Shard
 
 Body = bytes | bytearray | memoryview
-"""The body of a reply. What is decoded from it shares no memory with it."""
+"""The body of a reply. Decoded values share no memory with it."""
 
 
 Millis = Annotated[int, msgspec.Meta(le=10**12)]
@@ -123,7 +123,7 @@ def decode_reply(body: Body, *, stream: str = "", shard_id: str = "") -> GetReco
             records, size_bytes, has_aggregates, rest = taken
             reply = decode_in_python(rest)
             reply.records = records
-            # What would be computed when it is asked for.
+            # These would be computed on request.
             reply.__dict__.update(size_bytes=size_bytes, may_have_aggregates=has_aggregates)
             return reply
     return decode_in_python(body).placed(stream, shard_id)

@@ -1,10 +1,10 @@
 """Polls many shards, each when it is due, in the I/O thread.
 
-So a thousand idle shards cost one thread and one short call each now and then, and no shard waits for another
-one's pause, back-off or answer.
+A thousand idle shards thus cost one thread and one short call each now and then, and no shard waits for
+another one's pause, back-off or answer.
 
-Of the due polls, the one whose next poll would be due first comes first. So a thousand idle shards that are
-due together delay a busy one by at most one call, and are not starved.
+The first due poll to run is the one whose next poll would be due first. A thousand idle shards that are due
+together thus delay a busy one by at most one call, and are not starved.
 """
 
 import asyncio
@@ -49,7 +49,7 @@ class Prefetcher:
         self._schedule = PollSchedule[Fetch]()
         self._running: set[Fetch] = set()
         self._beginning = 0
-        """Of these, the ones whose tasks have not taken their first step."""
+        """The number of those whose tasks have not taken their first step."""
         self._again_at: dict[Fetch, float] = {}
         """The times for which running fetches were submitted again."""
         self._hastened: set[Fetch] = set()
@@ -106,7 +106,7 @@ class Prefetcher:
 
     @property
     def is_behind(self) -> bool:
-        """Whether a fetch is due that has not taken its first step."""
+        """True while a due fetch has not taken its first step."""
         with self._lock:
             next_at = self._schedule.next_at()
             return self._beginning > 0 or (next_at is not None and next_at <= self._clock.monotonic())

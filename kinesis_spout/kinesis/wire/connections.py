@@ -1,9 +1,9 @@
 """Connections to one endpoint that are kept from call to call, in the loop of the I/O thread.
 
 A connection serves one call at a time. The loop watches it from its opening to its end, so a call costs no
-registration. One that the server closes, or over which something comes that nobody asked for, is closed at once:
-that would be taken for the answer of the next call. As the loop may not have looked yet, each connection is looked
-at before a call, too. What happens at the same time shows by ``is_stale``.
+registration. One that the server closes, or over which something comes that nobody asked for, is closed at
+once: that would be taken for the answer of the next call. As the loop may not have looked yet, each
+connection is looked at before a call, too. ``is_stale`` shows what happens at the same time.
 """
 
 import contextlib

@@ -1,8 +1,7 @@
-"""HTTP/1.1 as bytes, without sockets: how a request looks, and answers as they come in piece by piece.
+"""HTTP/1.1 as bytes, without sockets: makes requests, and takes answers in piece by piece.
 
-What an answer may look like is narrow on purpose: heads that end in CRLF, one Content-Length or chunks. Everything
-else is refused, and its connection closed.
-https://www.rfc-editor.org/rfc/rfc9112
+Answers are narrow on purpose: heads that end in CRLF, one Content-Length or chunks. Everything else is
+refused, and its connection closed. https://www.rfc-editor.org/rfc/rfc9112
 """
 
 from collections.abc import Callable, Mapping

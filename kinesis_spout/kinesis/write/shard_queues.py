@@ -84,7 +84,7 @@ class ShardQueues:
         self._ended = 0
         """Roughly how many of them have ended; see ``leave_out``."""
 
-    # What waits.
+    # Waiting records.
 
     @property
     def waiting(self) -> int:
@@ -144,7 +144,7 @@ class ShardQueues:
             queue = self._queues[name]
             yield name, len(queue.records) + queue.behind, queue.size_bytes + queue.behind_bytes
 
-    # What comes, and goes into calls.
+    # Records that come, and go into calls.
 
     def hold_all(self, entries: Sequence[Entry]) -> None:
         """Hold records, in order: each after the others of its shard."""
@@ -357,7 +357,7 @@ class ShardQueues:
             for entry in entries:
                 self._release(entry.partition_keys)
 
-    # What ends while it waits.
+    # Records that end while they wait.
 
     def leave_out(self, ended: int) -> None:
         """Note that so many have ended while they waited: they go into no call."""

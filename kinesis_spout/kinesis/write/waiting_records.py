@@ -87,7 +87,7 @@ class WaitingRecords(ShardQueues):
         self._was_in_vain = False
         """True if the shards were listed again, and had not changed."""
 
-    # Which shards there are.
+    # The shards.
 
     @property
     def needs_shards(self) -> bool:

@@ -12,8 +12,8 @@ from kinesis_spout.operations.errors import NotReadYet
 T = TypeVar("T")
 
 _REST: Final = 10.0
-"""A reading is made again after this many times the CPU time that it took, so that it costs a tenth of a core at
-most. What it waited for costs nothing."""
+"""A reading is made again after this many times the CPU time that it took, so that it costs a tenth of a core
+at most. Its waits cost nothing."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -59,12 +59,6 @@ class Refreshed(Generic[T]):
         self._is_running = False
         self._is_outdated = True
         """Something was changed since the last reading began, or there was none."""
-
-    @property
-    def last(self) -> Reading[T]:
-        """The newest reading, however old it is."""
-        with self._changed:
-            return self._reading
 
     def ask(self, patience_seconds: float, spare_seconds: float = 0.0) -> Reading[T]:
         """The newest reading; if that is old, a new one, for which this waits so long.

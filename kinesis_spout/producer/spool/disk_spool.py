@@ -86,9 +86,9 @@ class DiskSpool:
         """Open the folder, or make it, readable by this user alone.
 
         Args:
-            folder: Where the files are: on a local disk, not in memory.
-            stream: Of the records. One folder is for one stream.
-            durability: What a crash can lose; see `Durability`.
+            folder: The folder of the files: on a local disk, not in memory.
+            stream: The stream of the records. One folder is for one stream.
+            durability: The records that a crash can lose; see `Durability`.
             interval_records: For ``Durability.INTERVAL``: the most records that are not on the disk.
             interval_seconds: For ``Durability.INTERVAL``: how long a record waits, at most.
             max_bytes: The largest size of this process's files. Unset: what the disk has.

@@ -84,7 +84,7 @@ class SpoolFiles:
         return last.number << _PLACE_BITS | place
 
     def sync(self) -> None:
-        """Return when all that was taken over is on the disk. What fails here fails again until it is mended."""
+        """Return when all that was taken over is on the disk. A failure repeats until its cause is mended."""
         if self._last is not None and self._unsynced:
             self._last.sync()
             self._unsynced = 0

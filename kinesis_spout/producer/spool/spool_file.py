@@ -2,10 +2,10 @@
 
     {"crc32":"1c291ca3","partition_key":"customer-7","explicit_hash_key":null,"data":"aGVsbG8="}
 
-A confirmed record is overwritten with tabs, which needs no room. No tab, line end or ``{"crc32":"`` comes within
-a record, because JSON escapes them: so reading continues behind whatever is damaged, and a wrong bit costs the
-record that it is in. What a kill leaves is a last line without its end, or a line that is partly tabs: no record
-that is owed.
+A confirmed record is overwritten with tabs, which needs no room. No tab, line end or ``{"crc32":"`` comes
+within a record, because JSON escapes them: so reading continues behind whatever is damaged, and a wrong bit
+costs the record that it is in. A kill leaves a last line without its end, or a line that is partly tabs: no
+record that is owed.
 """
 
 import fcntl

@@ -9,7 +9,7 @@ kinds, which are *held*:
 * When the time is over, records that wait for their key have a moment more. Those that still wait then are
   held.
 
-So what was reached is a prefix of the run, and each record in it has ended or is held.
+The records reached are thus a prefix of the run, and each of them has ended or is held.
 """
 
 from collections import deque

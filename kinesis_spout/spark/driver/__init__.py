@@ -1,4 +1,4 @@
 """The driver's side of the micro-batch doors: what is polled, planned, launched, settled and reported.
 
-What a task does with its slices is in ``tasks``. Begin with ``engine``.
+``tasks`` has the work of a task with its slices. Begin with ``engine``.
 """

@@ -55,7 +55,7 @@ class TipView(NamedTuple):
             return self._replace(empty_polls=self.empty_polls + 1)
         tip_seen_at, read_to, record_bytes = self.tip_seen_at, self.read_to, self.record_bytes
         if page.millis_behind_latest == 0:
-            # What was put while the poll was under way can have come too late for it.
+            # A record put while the poll was under way can have come too late for it.
             read_to = begun_at if page.pushed_at is None else page.pushed_at
             tip_seen_at = tip_seen_at if page.records else read_to
         if page.records:

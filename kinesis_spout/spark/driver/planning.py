@@ -102,7 +102,7 @@ class BatchPlanner:
         retries_due = self._manager.next_due()
         if retries_due is not None and retries_due > now:
             waits.append(retries_due + self._settings.gather_seconds)
-        # What is due already and did not start waits for something else, which wakes the engine.
+        # A slice that is due and did not start waits for something else, which wakes the engine.
         return min((at for at in waits if at > now), default=now + LONGEST_TURN_SECONDS)
 
     def due_at(self, *, while_running: bool) -> float:
@@ -163,7 +163,7 @@ class DeliveryGrants:
         self._end(plan, 0)
 
     def ended(self, plans: Sequence[SlicePlan], results: Sequence[WorkResult] = ()) -> None:
-        """A batch has ended. What is not known of it counts as delivered."""
+        """A batch has ended. Records of unknown outcome count as delivered."""
         if not self._of:
             return
         for result in results:

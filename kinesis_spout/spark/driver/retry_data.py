@@ -163,7 +163,7 @@ class _Rereader:
         while not page.records and page.millis_behind_latest and not page.at_end:
             # An empty page before the tip proves nothing yet.
             page = self._read(getter)
-        # What failed together often lies together: one page can hold many of them.
+        # Records that failed together often lie together: one page can hold many of them.
         following = {record.sequence: record for record in page.records}
         self._found.update((wanted, following[wanted]) for wanted in self._missing & following.keys())
         return following.get(sequence)

@@ -1,5 +1,5 @@
 """Spark tasks that live for seconds and are handed one micro-batch after another, while records come slowly.
 
-What the slices do in a task is in ``tasks``; when a micro-batch is made, in ``driver``. Begin with
+``tasks`` has the work of the slices in a task, ``driver`` the making of micro-batches. Begin with
 ``long_task_runner``.
 """

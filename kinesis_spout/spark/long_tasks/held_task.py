@@ -88,7 +88,7 @@ class HeldTask:
         try:
             send(channel, message)
         except OSError as error:
-            # Whoever waits for outcomes that did not arrive reads the notes.
+            # The driver that waits for outcomes that did not arrive reads the notes.
             _log.info("the driver cannot be told: %r", error)
             return False
         return True

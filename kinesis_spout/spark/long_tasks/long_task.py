@@ -1,8 +1,8 @@
 """The driver's side of a long task: one Spark job with one task, which is handed slices until it is given up.
 
-The task connects to the driver, again if Spark starts another attempt of it. What an attempt that died had
-under way is not handed out again: the next one returns what its notes tell (``tasks.journal``). Where there is
-no next one the job has failed, and the notes are read here, or the micro-batch died: as of any other job.
+The task connects to the driver, again if Spark starts another attempt of it. The micro-batch of an attempt
+that died is not handed out again: the next attempt returns what its notes tell (``tasks.journal``). Without a
+next attempt the job has failed, and the notes are read here, or the micro-batch died: as with any other job.
 """
 
 import logging

@@ -1,10 +1,10 @@
 """Runs micro-batches in a task that stays, while records come slowly.
 
 A Spark job costs some 50 ms, of time and of CPU, however few records it carries. While records come slowly
-that is most of what they cost, and of the time that they take. So the driver then keeps one Spark job with one
-task, which stays for seconds and is handed one micro-batch after another (``long_task``). What the task does
-with the slices of a micro-batch is what any task does, and it returns the same outcomes; what the driver does
-with them is the same, too. Only the way of the slices to the task is another one.
+that is most of what they cost, and of the time that they take. So the driver then keeps one Spark job with
+one task, which stays for seconds and is handed one micro-batch after another (``long_task``). The task does
+with the slices what any task does, and the driver settles the same outcomes. Only the way of the slices to
+the task is another one.
 
 **When.** A micro-batch is small if it fits into one task: nothing of it is read by executors, and its handler
 is expected to take ``_WORTH_A_TASK_SECONDS`` at most. A small one that follows another within

@@ -1,10 +1,10 @@
 """Runs record and Arrow handlers inside the tasks that fetch: the data never leaves the Python worker.
 
-When a worker dies, the notes of its task (``journal``) are found in one of two ways. Where Spark retries
-tasks, the second attempt does not run the handler again: it recovers what the first has left on its machine,
-and the job continues. In local mode a task has one attempt and its job fails, other tasks with it; there this
-process shares the machine, reads what all of them left, and stops those that still run. On another machine
-nothing is found: then the slices of that task are planned again, alone.
+When a worker dies, the notes of its task (``journal``) are found in one of two ways. If Spark retries tasks,
+the second attempt does not run the handler again: it recovers what the first has left on its machine, and the
+job continues. In local mode a task has one attempt and its job fails, other tasks with it; there this process
+shares the machine, reads what all of them left, and stops those that still run. On another machine nothing is
+found: then the slices of that task are planned again, alone.
 """
 
 import hashlib

@@ -5,7 +5,7 @@ few numbers: how far each slice has come, and which record is under way. Writing
 of a microsecond, and what a process wrote there stays when it dies. Behind it follow entries, each appended
 in one write: the failures as they happen, and the result of every slice that ended.
 
-Where several records are under way at a time, each record of the run has its own mark (``record_schedule``).
+If several records are under way at a time, each record of the run has its own mark (``record_schedule``).
 
 After a death the file shows what the task knew: the slices that had ended, those that had not begun,
 and how far the others were. ``recovery`` makes results of that.

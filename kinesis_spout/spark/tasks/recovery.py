@@ -46,7 +46,7 @@ class _ReplayedDelivery(SliceDelivery):
 
     @property
     def room(self) -> bool:
-        # How far it came is known, whatever has failed by then.
+        # Its progress is known, whatever has failed by then.
         return self.count < self._reached.count
 
     def deliver_run(self, run: Sequence[Record], until: float) -> int:

@@ -91,7 +91,7 @@ class WorkResult:
     lost: bool = False
     """The worker died, and the slice's progress is unknown."""
     error: KinesisError | None = None
-    """Why reading stopped early, if by an error. What was read before still counts."""
+    """The error that stopped reading early. Records read before still count."""
     _pickled: bytes | None = field(default=None, init=False, repr=False, compare=False)
 
     @property

@@ -1,4 +1,4 @@
 """Bolts and spouts, which users write, and what these get: tuples, a context, a collector.
 
-How tuples travel between them is in ``running``; how they are wired, in ``graph``. Begin with ``bolt``.
+``graph`` wires them, ``running`` carries tuples between them. Begin with ``bolt``.
 """

@@ -2,8 +2,8 @@
 
 A bolt runs on the executors. Each of its tasks has its own object, which a Python worker keeps from
 micro-batch to micro-batch. Yet workers come and go: **what a bolt remembers in itself is lost with its
-worker, and another worker can have another copy.** That is good for connections and caches. What must be
-kept, or counted exactly, belongs into the state of a ``StatefulBolt``.
+worker, and another worker can have another copy.** That is good for connections and caches. Values that must
+be kept, or counted exactly, belong into the state of a ``StatefulBolt``.
 """
 
 import operator
@@ -42,16 +42,16 @@ VERDICTS: Final = (FailedException, Reject, RetryLater)
 class Bolt(ABC):
     """Handles tuples. Each must be acked or failed, at the latest when ``flush`` returns.
 
-    What ``execute`` raises fails the tuple that it was given, unless that was acked or failed before.
+    An error that ``execute`` raises fails its tuple, unless that was acked or failed before.
     """
 
     tick_seconds: float | None = None
-    """If set, ``execute`` gets a tick tuple (``tup.is_tick``) every this many seconds: at the end of the first
-    micro-batch that begins after them, and while nothing comes at the end of one without tuples that is run for
-    it. With 0 a tick comes at the end of every micro-batch. It is read when the bolt is set."""
+    """If set, ``execute`` gets a tick tuple (``tup.is_tick``) every this many seconds, at the end of the next
+    micro-batch; if no record comes, one without tuples runs for it. With 0 a tick comes at the end of every
+    micro-batch. It is read when the bolt is set."""
     is_sticky: ClassVar[bool] = False
-    """True if each of its tasks has something on one machine that it must come back to, as the process of a
-    ``ShellBolt``. Leave it in your own bolts."""
+    """True if each of its tasks must come back to one machine, as to the process of a ``ShellBolt``. Leave it
+    in your own bolts."""
     collector: OutputCollector
 
     def declare_output_fields(self) -> OutputFields:
@@ -76,7 +76,7 @@ class Bolt(ABC):
     def flush(self) -> None:
         """Finish what is held back: the micro-batch ends. Tuples neither acked nor failed then have timed out.
 
-        What it raises fails all that the bolt still holds.
+        An error that it raises fails all tuples that the bolt still holds.
         """
 
     def cleanup(self) -> None:
@@ -127,7 +127,7 @@ class BatchBolt(Bolt):
 
     @abstractmethod
     def process_batch(self, batch: Sequence[Tuple]) -> None:
-        """Handle tuples, one or more. What you emit is anchored to the tuples that you name."""
+        """Handle tuples, one or more. Emitted tuples are anchored to the tuples that you name."""
 
     def prepare(self, conf: Mapping[str, Any], context: TaskContext, collector: OutputCollector) -> None:
         super().prepare(conf, context, collector)
@@ -141,7 +141,7 @@ class BatchBolt(Bolt):
             self.flush()
 
     def execute_all(self, tuples: Sequence[Tuple]) -> None:
-        """Take tuples that came together, in place of ``execute``: unless that or ``flush`` is your own."""
+        """Take several tuples at once, in place of ``execute``, unless that or ``flush`` is your own."""
         waiting = [*self._batch, *tuples]
         while len(waiting) >= self.max_batch:
             self._batch, waiting = waiting[: self.max_batch], waiting[self.max_batch :]
@@ -171,12 +171,12 @@ class BatchBolt(Bolt):
 class StatefulBolt(Bolt):
     """A bolt with keyed state that is exact: a record counts in it once, however often it is delivered.
 
-    It must subscribe by ``fields_grouping`` only. Its tuples must be acked or failed as any bolt's; when a record
-    fails, what it has changed is undone, so that a failed tree leaves no trace (unless the topology says
-    ``state_guarantee="at_least_once"``). That is true of anchored tuples only: what ``execute`` emits without
-    anchors belongs to no tree, and counts each time it is emitted. What a bolt changes belongs to the tuple at
-    hand, or to those that it holds. A tick is done as a whole or not at all; what it emits without anchors is
-    kept in the state, and emitted again if it fails, until it is done.
+    It must subscribe by ``fields_grouping`` only. Its tuples must be acked or failed as any bolt's; when a
+    record fails, what it has changed is undone, so that a failed tree leaves no trace (unless the topology
+    says ``state_guarantee="at_least_once"``). That is true of anchored tuples only: what ``execute`` emits
+    without anchors belongs to no tree, and counts each time it is emitted. Changes by a bolt belong to the
+    tuple at hand, or to those that it holds. A tick is done as a whole or not at all; what it emits without
+    anchors is kept in the state, and emitted again if it fails, until it is done.
     """
 
     @abstractmethod
@@ -194,13 +194,13 @@ class CombinerBolt(Bolt):
     aggregates do in Spark, and Trident's ``CombinerAggregator``. A ``fields_grouping`` by the key follows, to a
     bolt that combines what comes from several processes.
 
-    What it emits is anchored to all tuples that are in it: when it fails, they all do.
+    The emitted tuple is anchored to all tuples that are in it: when it fails, they all do.
 
     Args:
         key: the fields of its input by which tuples are combined; their values must be hashable.
         result: the name of the field that follows them in what it emits.
         value: the field that is combined; None: each tuple counts 1.
-        combine: combines two values, in any order and in any groups. Pickled; what it raises fails the tuple at
+        combine: combines two values, in any order and in any groups. Pickled; an error fails the tuple at
             hand. It must not change its arguments.
 
     Raises:

@@ -29,14 +29,14 @@ class TaskContext:
     sources: Mapping[str, Mapping[str, tuple[str, ...]]] = field(default_factory=dict)
     """The fields of each stream that it subscribes to, by component."""
     groupings: Mapping[tuple[str, str, str], tuple[str, tuple[str, ...]]] = field(default_factory=dict)
-    """Its groupings, and those of its subscribers: the name of each, such as "fields", and its fields. By
-    the component that emits, its stream, and the component that subscribes."""
+    """Its groupings, and those of its subscribers: the name of each, such as "fields", and its fields. The key
+    is the component that emits, its stream, and the component that subscribes."""
     processing_time: Callable[[], float] = time.time
     """When the micro-batch at hand began, in seconds since the epoch. One clock for all tasks; it never runs
-    backwards. In ``run_local`` and ``local`` what their clock says, if they are given one."""
+    backwards. ``run_local`` and ``local`` take it from their ``clock``, if given."""
     read_to: Callable[[], float] = time.time
-    """In processing time: what was put onto the stream before then is in the micro-batch at hand, or was in one
-    before. Behind, and at rest, while records wait: in a backlog, or while nothing can be read or delivered."""
+    """The processing time up to which every record of the stream is in this micro-batch or was in an earlier one.
+    It stands still while records wait: in a backlog, or while nothing can be read or delivered."""
 
 
 class KeyValueState(Protocol):
@@ -45,13 +45,13 @@ class KeyValueState(Protocol):
     Values are pickled when the micro-batch ends. A value that cannot be pickled, or not be unpickled, fails
     the tuple that left it, even if that was acked.
 
-    What is put is kept with the checkpoints of the records that it came from, in one transaction, or not at
+    A put value is stored in one transaction with the checkpoints of the records that it came from, or not at
     all. A key is the values of the fields that the bolt's tuples are grouped by: one value, or a tuple of
     several; any other key could belong to another task, and is refused.
     """
 
     def get(self, key: Any, default: Any = None) -> Any:
-        """Give the value of a key. Change it by ``put``, never in place: that would not be kept."""
+        """Give the value of a key. Change it by ``put``, never in place, which may not be kept."""
         ...
 
     def put(self, key: Any, value: Any) -> None:
@@ -107,8 +107,9 @@ class OutputCollector(Protocol):
 
         Args:
             values: a list or tuple with as many as the stream has fields. A list can be used again
-                afterwards. What is in it must not be changed: it can still be on its way. Behind an exchange
-                every value must be one that can be pickled and unpickled; otherwise the tuple's trees fail.
+                afterwards. Do not change the values afterwards: they can still be on their way. Behind an
+                exchange every value must be one that can be pickled and unpickled; otherwise the tuple's
+                trees fail.
             anchors: the tuples that it came from, neither acked nor failed yet. It becomes part of their
                 trees: when it fails, or is not done in time, so do they. Without anchors no tree waits for
                 it, and no spout retries it, but on a tick of a ``StatefulBolt``: see there.

@@ -25,7 +25,7 @@ class Spout(ABC):
 
     @abstractmethod
     def next_tuple(self) -> None:
-        """Emit one tuple, several, or none, and return: what is emitted is executed afterwards. Must not block."""
+        """Emit one tuple, several, or none, and return: they are executed afterwards. Must not block."""
 
     def open(self, conf: Mapping[str, Any], context: TaskContext, collector: SpoutOutputCollector) -> None:
         """Begin. Called once, before anything else; keeps the collector as ``self.collector``."""

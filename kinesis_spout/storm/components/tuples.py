@@ -172,7 +172,7 @@ class Tuple(msgspec.Struct, eq=False, gc=False):
 
     @property
     def stream(self) -> str:
-        """On which of that component's streams."""
+        """The stream of that component."""
         return self.source.stream
 
     @property
@@ -194,7 +194,7 @@ def _shown(named: tuple[str, Any]) -> str:
     return f"{named[0]}={named[1]!r}"
 
 
-# Which values can travel, or be kept. Many are packed at once; only if that fails, each is tried alone.
+# Values that can travel, or be kept. Many are packed at once; only if that fails, each is tried alone.
 
 Dumps = Callable[[Any, int], bytes]
 """``cloudpickle.dumps``, which takes functions and classes of ``__main__`` too. None: ``pickle``."""

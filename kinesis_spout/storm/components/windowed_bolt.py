@@ -4,10 +4,10 @@ Windows outlive micro-batches, so their contents are kept as keyed state (see ``
 acked once its values are in its window, and both are stored in one transaction. After a restart half-full
 windows continue; a record that failed is in none.
 
-**What fails with a window.** If ``execute_window`` raises, the tuple that completed the window fails, and is not
-in it; the next tuple of the key completes it. On a tick the window stays open, and a later tick executes it
-again. What ``execute_window`` emits is kept in the state until it is done everywhere, because the tuples of the
-window were acked before: see ``storm.running.results``.
+**What fails with a window.** If ``execute_window`` raises, the tuple that completed the window fails, and is
+not in it; the next tuple of the key completes it. On a tick the window stays open, and a later tick executes
+it again. Tuples that ``execute_window`` emits are kept in the state until they are done everywhere, because
+the tuples of the window were acked before: see ``storm.running.results``.
 """
 
 import math
@@ -71,12 +71,12 @@ class WindowedBolt(StatefulBolt):
     def execute_window(self, key: Any, window: Window) -> None:
         """Handle a window that is complete. Called once for each, unless it raises.
 
-        What it raises fails the tuple that completed the window, and the window stays open. Catch errors that
-        a retry will not mend: no later tuple of the key gets past a window that can never be executed. On a
-        tick it is tried again after 1, 2, 4 ... seconds, up to 5 minutes, without end. Each time an error is
-        reported.
+        An error that it raises fails the tuple that completed the window, and the window stays open. Catch
+        errors that a retry will not mend: no later tuple of the key gets past a window that can never be
+        executed. On a tick it is tried again after 1, 2, 4 ... seconds, up to 5 minutes, without end. Each
+        time an error is reported.
 
-        What it emits is emitted again likewise until that is done, also after a restart.
+        Its emitted tuples are likewise emitted again until they are done, also after a restart.
 
         Args:
             key: the value of the field that the tuples are grouped by; of several fields, a tuple of theirs.
@@ -94,7 +94,7 @@ class WindowedBolt(StatefulBolt):
     def late(self, tup: Tuple) -> None:
         """Handle a tuple all of whose windows were executed before it came. It is acked for you, too.
 
-        That happens only where ``time_of`` is overridden: in processing time no tuple is late.
+        That happens only if ``time_of`` is overridden: in processing time no tuple is late.
         Unless overridden its record is given up, and goes to the dead letters.
         """
         raise Reject(
@@ -105,7 +105,7 @@ class WindowedBolt(StatefulBolt):
         """Emit a tuple: in ``late`` anchored to the late one, in ``execute_window`` kept until it is done."""
         self.collector.emit(values, self._given, stream)
 
-    # What the topology calls
+    # Called by the topology
 
     def prepare(self, conf: Mapping[str, Any], context: TaskContext, collector: OutputCollector) -> None:
         super().prepare(conf, context, collector)

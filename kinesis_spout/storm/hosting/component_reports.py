@@ -1,7 +1,7 @@
 """Messages of a component that are about no tuple: log lines, errors, metrics, and invalid output.
 
-A component can say as much as it likes. What is passed on is bounded, in number and in size, and can always
-be written: into a log, and as JSON into a query's progress. What is left out is counted.
+A component can say as much as it likes. Reports that are passed on are bounded, in number and in size, and
+can always be written: into a log, and as JSON into a query's progress. The others are counted.
 """
 
 import logging

@@ -234,7 +234,7 @@ class LeasedChild:
         self.talk.say(heartbeat(self._beat))
         self.talk.pipes.push()
 
-    # What the child says
+    # Messages of the child
 
     def _listen(self, seconds: float) -> None:
         collector, answered = self._collector, self._tuples.answered

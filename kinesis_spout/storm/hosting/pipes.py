@@ -61,9 +61,9 @@ class PipesHere:
 
 
 class DistantPipes:
-    """Those of a child on another machine. What the child writes stays in its pipe until it is asked for.
+    """Those of a child on another machine. The child's output stays in its pipe until it is asked for.
 
-    So nothing of it is on the way when the lease ends. Each write brings along what there is to read.
+    Nothing of it is on the way when the lease ends. Each write brings along what there is to read.
     ``exchange`` writes there, waits as ``read`` does, and reads. It gives how many bytes were written, None
     if the child has closed its input; and what was read, None if it has closed its output. Both are None when
     that machine is lost.

@@ -211,15 +211,15 @@ class ShellBolt(Bolt):
     """Storm's class of this name: runs a command that speaks the multilang protocol, and hands it the tuples.
 
     Every task has its own process and keeps it from micro-batch to micro-batch, also when Spark takes another
-    Python worker, or another machine: what the component remembers of its keys is there. On Spark the
+    Python worker, or another machine, so the component keeps its memory of its keys. On Spark the
     processes belong to one host process on each machine; they end with the application. When the machine is
     lost, or the process dies, the task begins with a new process, as in Storm. After a grouping that leaves
     tuples where they are, such as ``shuffle_grouping``, a task has a process on each machine.
 
     A process that dies, stays silent for the time-out while it owes an answer, or breaks the protocol is
-    started again with back-off. Of the tuples that it had the one to blame fails, with the end of its
-    standard error as the reason; the others are given to the new process, one at a time.
-    A stray line on its standard output is put aside and counted.
+    started again with back-off. The tuple to blame fails, with the end of its standard error as the reason;
+    the others are given to the new process, one at a time. A stray line on its standard output is put aside
+    and counted.
 
     Args:
         command: program and arguments, such as ``["python3", "split.py"]``.

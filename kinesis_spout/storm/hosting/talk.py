@@ -59,7 +59,7 @@ class ShellComponent:
     """The longest time for the hand-shake, and for its silence."""
     conf: dict[str, Any]
     context: dict[str, Any]
-    """These two are what it is told in the hand-shake."""
+    """These two are sent to it in the hand-shake."""
     reports: ComponentReports
     clock: Clock
 
@@ -83,7 +83,7 @@ class Talk:
         self.lease = lease
         self._component = component
         self._table = table = component.table
-        # What changes nothing for one that is ready need not be looked up, message by message.
+        # A message that changes nothing for one that is ready need not be looked up.
         self._quiet = frozenset(
             kind for kind, event in _OFTEN.items() if table[TalkState.READY, event] is TalkState.READY
         )
@@ -108,7 +108,7 @@ class Talk:
         return self._state
 
     def shake_hands(self) -> None:
-        """Shake hands with a fresh child. What it says right behind its answer is for ``hear``.
+        """Shake hands with a fresh child. Messages right behind its answer are for ``hear``.
 
         ChildFailed: no answer in time, or another one.
         """
@@ -197,7 +197,7 @@ class Talk:
         except ChildFailed:
             if not found:
                 raise
-            # What it said before counts; the state is final, so that the next call fails.
+            # Its earlier messages count; the state is final, so that the next call fails.
         if is_heard:
             self._invalid_in_a_row = 0
             self.heard_at = self._clock.monotonic()

@@ -40,7 +40,7 @@ class Bolt(Component):
 
     @abstractmethod
     def process(self, tup: TupleIn) -> None:
-        """Process a tuple. What it raises is reported, and fails the tuple unless that is acked or failed."""
+        """Process a tuple. An error is reported, and fails the tuple unless that is acked or failed."""
 
     def tick(self) -> None:
         """Take note that ``topology.tick.tuple.freq.secs`` have passed. The tick itself is acked."""
@@ -145,7 +145,7 @@ class BasicBolt(Bolt):
 
 
 class Spout(Component):
-    """A spout. The host calls one method at a time; what a method raises is reported, and the spout continues."""
+    """A spout. The host calls one method at a time; an error is reported, and the spout continues."""
 
     @abstractmethod
     def next_tuple(self) -> None:

@@ -1,8 +1,8 @@
 """A component's end of the pipes to its host: the standard input and output of its process.
 
-Only the protocol has them. What user code, its libraries and its child processes print goes to standard
-error, and what they read is empty: neither can damage a message. That holds below Python too, because the
-file descriptors are replaced.
+Only the protocol has them. Output of user code, its libraries and its child processes goes to standard error,
+and their input is empty: neither can damage a message. That holds below Python too, because the file
+descriptors are replaced.
 """
 
 import os
@@ -71,7 +71,7 @@ class Channel:
         """The name of the component, for errors; known after the hand-shake."""
         self._codec = codec
         self._is_greeted = False
-        # What a host sends is always valid: no size is too large for it.
+        # A host's input is always valid: no size is too large for it.
         self._decoder = codec.decoder(max_frame_bytes=sys.maxsize)
         self._pipes = pipes
         self._messages: deque[Message] = deque()

@@ -100,7 +100,7 @@ class Component(ABC):
     # To be overridden
 
     def initialize(self, conf: dict[str, Any], context: dict[str, Any]) -> None:  # noqa: B027 - a hook
-        """Get ready; called once, after the hand-shake. What it raises ends the process with exit code 1."""
+        """Get ready; called once, after the hand-shake. An error ends the process with exit code 1."""
 
     def close(self) -> None:  # noqa: B027 - a hook
         """Release what is held; called once, when the host has ended the input, or an error ends the process."""

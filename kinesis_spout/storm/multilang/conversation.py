@@ -48,7 +48,7 @@ class TalkEvent(Enum):
     """A log line, an error, a metric."""
     INVALID_OUTPUT = auto()
     NONSENSE = auto()
-    # What becomes of it
+    # Its outcome
     TIMED_OUT = auto()
     ENDED = auto()
 
@@ -104,5 +104,5 @@ _EVENTS: Final[dict[type, TalkEvent]] = {
 
 
 def said(message: Message) -> TalkEvent:
-    """The event of a component's message. What only hosts send is NONSENSE."""
+    """The event of a component's message. Messages that only hosts send are NONSENSE."""
     return _EVENTS.get(type(message), _E.NONSENSE)

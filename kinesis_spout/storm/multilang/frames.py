@@ -4,15 +4,15 @@ Storm's own framing is JSON in UTF-8, then a line ``end``. A message is an objec
 can stand on several lines, and lines can end as on Windows. pystorm's other framing is MessagePack values one
 after the other, with nothing between.
 
-A component's standard output also gets each stray ``print``. What is no message is ``InvalidOutput`` and
-costs no message after it: a decoder finds the next one itself. For JSON that is the next line that begins
-one; a message never begins in the middle of a line, because a broken one can end in what looks like a whole
-one.
+A component's standard output also gets each stray ``print``. Bytes that are no message are ``InvalidOutput``
+and cost no message after them: a decoder finds the next one itself. For JSON that is the next line that
+begins one; a message never begins in the middle of a line, because a broken one can end in what looks like a
+whole one.
 
-What a component writes is read as leniently as a record is: see ``decoded_json``. JSON encoders are generous,
-too: bytes become base64, a datetime a text, NaN becomes null, and the receiver cannot tell. So a value that has
-no form in the codec is refused before it is written. Numbers of other libraries
-(NumPy's) and subclasses of ``str`` travel as plain numbers and text.
+A component's output is read as leniently as a record: see ``decoded_json``. JSON encoders are generous, too:
+bytes become base64, a datetime a text, NaN becomes null, and the receiver cannot tell. So a value that has no
+form in the codec is refused before it is written. Numbers of other libraries (NumPy's) and subclasses of
+``str`` travel as plain numbers and text.
 """
 
 import json
@@ -215,7 +215,7 @@ def _outside(text: bytes) -> list[InvalidOutput]:
 
 
 _IN_JSON: Final = frozenset({str, int, bool, type(None)})
-"""Whatever their value; a float can be NaN."""
+"""Types with a JSON form for every value; a float can be NaN."""
 _IN_MESSAGE_PACK: Final = _IN_JSON | {float, bytes}
 
 

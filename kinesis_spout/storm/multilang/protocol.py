@@ -4,13 +4,13 @@
                         Activate, Deactivate; to both TaskIds
     component to host   Pid; Emit, Ack, Fail, Log, Error, Metrics, Sync
 
-``parse`` makes them of what a decoder of ``frames`` gives; a codec writes them as they are. What a message has
-beyond the protocol is ignored, as Storm does. Source: https://storm.apache.org/releases/current/Multilang-protocol.html
+``parse`` makes them of what a decoder of ``frames`` gives; a codec writes them as they are. Fields beyond the
+protocol are ignored, as in Storm. Source: https://storm.apache.org/releases/current/Multilang-protocol.html
 
-What a component writes and is no message (a stray ``print``, half a message) is ``InvalidOutput``, most often
-harmless. Not so a damaged ``emit``: its tuple is lost, and the component, which does not know, acks what the
-tuple came from. So invalid output says whether an emit can be in it: whether it has a word that no other message
-has. An anchored emit has two, of which damage at one place leaves one.
+Output that is no message (a stray ``print``, half a message) is ``InvalidOutput``, most often harmless. Not
+so a damaged ``emit``: its tuple is lost, and the component, which does not know, acks what the tuple came
+from. So invalid output says whether an emit can be in it: whether it has a word that no other message has. An
+anchored emit has two, of which damage at one place leaves one.
 """
 
 import re

@@ -1,6 +1,6 @@
 """Runs topologies in plain Python: stages, what travels between them, trees and their verdicts. Knows no Spark.
 
-Which process runs what, and the way between processes, are in ``spark`` and ``local``. Begin with
+``spark`` and ``local`` say which process runs which part, and carry tuples between processes. Begin with
 ``stage_run``.
 """
 

@@ -63,7 +63,7 @@ class BoltTask:
         self._came: list[TupleBlock] = []
         """The blocks that have come to a bolt with state in this micro-batch."""
         self._batching: BatchBolt | None = None
-        """The bolt, if it takes whole blocks. With state it is told tuple by tuple what changes that."""
+        """The bolt, if it takes whole blocks. With state it gets tuples one by one."""
         if isinstance(bolt, BatchBolt) and not isinstance(bolt, StatefulBolt):
             is_ours = (type(bolt).execute, type(bolt).flush) == (BatchBolt.execute, BatchBolt.flush)
             self._batching = bolt if is_ours else None
@@ -140,7 +140,7 @@ class BoltTask:
     def _with_state(self, send: Send, state: PartitionState, results: TaskResults) -> Send:
         """Report which roots change the state. Undo at once what a tuple that failed at once has changed.
 
-        A careful run does that itself, for whole trees. What a tuple leaves to emit is emitted behind it.
+        A careful run does that itself, for whole trees. Tuples that it leaves to emit are emitted behind it.
         """
         collector, log, ends, touch = self.collector, state.log, self._trees.ends, self._trees.touched.add
         tells, is_careful = self._tells_touched, state.kept is not None
@@ -174,7 +174,7 @@ class BoltTask:
             self._trees.touched.update(roots)
 
     def tick(self, ticks: BatchTicks) -> None:
-        """Give the bolt a tick, if one is due (see ``clocks``). What it raises then fails no tuple."""
+        """Give the bolt a tick, if one is due (see ``clocks``). An error of it then fails no tuple."""
         component = self.context.component
         number = ticks.numbers.get(component, 0)
         if self._remembers_as_one:
@@ -211,7 +211,7 @@ class BoltTask:
         self._look_through_at = _LOOK_THROUGH
 
     def release(self) -> None:
-        """Flush the bolt. What it still holds then fails only if ``flush`` raised."""
+        """Flush the bolt. Tuples that it still holds fail only if ``flush`` raised."""
         state = self._state if self._tells_touched else None
         before = 0 if state is None else len(state.log)
         try:

@@ -2,16 +2,16 @@
 
 **Processing time** never runs backwards and never jumps. The driver has it, and each micro-batch takes its
 time along: so all tuples of a micro-batch have one time, on every machine and in every run of it. It advances
-as the machine's monotonic clock does, which nothing can set. Where the wall clock differs, because it was
-set, processing time follows slowly: twice as fast as time while it is behind, half as fast while it is ahead.
-So one look at a wrong wall clock does no harm, and a clock that was wrong is right in the end.
+as the machine's monotonic clock does, which nothing can set. If the wall clock differs, because it was set,
+processing time follows slowly: twice as fast as time while it is behind, half as fast while it is ahead. So
+one look at a wrong wall clock does no harm, and a clock that was wrong is right in the end.
 
 **BatchTicks.** The starter of micro-batches numbers the ticks of each component. A micro-batch carries the newest
 numbers to all its tasks, the same ones however often it is run. A task ticks at its end if the number is new
 to it, or was new in an earlier run of that very micro-batch: what the tick did to state then is undone.
 
-So each copy of a bolt gets each tick at most once, and one that missed a tick gets the newest. Yet copies of
-a task with state share that state, and those of a shell bolt their process: such a task ticks only in the
+Each copy of a bolt thus gets each tick at most once, and one that missed a tick gets the newest. Yet copies
+of a task with state share that state, and those of a shell bolt their process: such a task ticks only in the
 first micro-batch with a new number. If what that did to state does not count, the next one is the first.
 """
 

@@ -85,12 +85,12 @@ class ComponentCounts:
     executed: int = 0
     emitted: int = 0
     acked: int = 0
-    """Tuples that it acked; of a spout those that it emitted whose trees are done."""
+    """Tuples that it acked; for a spout, emitted ones whose trees are done."""
     failed: int = 0
-    """Tuples that it failed; of a spout those whose trees failed."""
+    """Tuples that it failed; for a spout, those whose trees failed."""
     timed_out: int = 0
-    """Tuples that it had when the micro-batch ended, neither acked nor failed; of a spout those whose trees were
-    left over then."""
+    """Tuples that it had when the micro-batch ended, neither acked nor failed; for a spout, those whose trees
+    were left over then."""
     acked_twice: int = 0
     """Acks and fails that change nothing: the second of a tuple, and those that come after its time-out."""
     errors: int = 0

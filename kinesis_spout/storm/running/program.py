@@ -71,7 +71,7 @@ class Program:
     def in_this_process(self, graph: ComponentGraph) -> "Program":
         """Give the program whose bolts are copies of those in the graph, but share their classes and functions.
 
-        So what a test's own code has is seen there, as lists at the top of its script; it does not travel.
+        The program sees the test's own objects, such as lists at the top of its script; they do not travel.
         """
         return _ProgramHere(**{each.name: getattr(self, each.name) for each in fields(self)}, objects=graph)
 

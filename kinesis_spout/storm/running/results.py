@@ -5,9 +5,9 @@ record is delivered again for it. So each such tuple, a *result*, is the root of
 in the state until that tree is complete. It is stored in the transaction of the change that it came with. If its
 tree fails, it is emitted again, after a rest that grows.
 
-What a bolt emits in a tick, or for a window, is gathered until its call returns. If that raises, nothing was
-emitted. Otherwise each tuple is a root. One whose tree completes before its ``emit`` has returned needs no
-more; any other is put into the state.
+Tuples that a bolt emits in a tick, or for a window, are gathered until its call returns. If that raises,
+nothing was emitted. Otherwise each tuple is a root. One whose tree completes before its ``emit`` has returned
+needs no more; any other is put into the state.
 
 A result is *sent* while it is not known how its tree ended: in a job the driver decides that, after the part of
 the state was written. The manifest names the sent results that failed; the next micro-batch that opens the part

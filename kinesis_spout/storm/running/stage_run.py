@@ -2,7 +2,7 @@
 
 A tuple goes depth first: what a bolt emits to a bolt of the same stage is executed before ``emit`` returns.
 So nothing queues up, and a spout's tuple whose tree stays in the process is decided when its ``emit`` has
-returned. What is for a later stage is packed into blocks.
+returned. Tuples for a later stage are packed into blocks.
 
 A micro-batch ends in the order of the flow: a bolt gets its tick and its ``flush``, what it still holds has
 timed out, then it is the next bolt's turn. Then it is reported which trees are not complete.
@@ -129,7 +129,7 @@ class StageRun:
         yield from self.outbox.take()
 
     def finish(self) -> None:
-        """End the micro-batch: tick, flush, time out. What is sent on is then in the outbox, with the counts."""
+        """End the micro-batch: tick, flush, time out. The outbox then has its last tuples, and the counts."""
         if self._groups is not None:
             self._finish_groups(self._groups)
         else:

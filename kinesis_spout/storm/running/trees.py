@@ -10,10 +10,11 @@ every tuple came to a bolt, and *the tasks that held or failed one of its tuples
 reports the trees that are open in it (``Trees.report``). A tree that nobody reports is complete, and costs
 nothing however many tuples of it travel.
 
-With ``ackers`` tasks report to ackers, as in Storm, and these to the driver: the trees whose *XOR of edges* is
-not 0, see ``acking``. An acker gets the edge of a tuple when it is packed, and when it has arrived. At the end it
-gets the trees that are open here: a random number for each, like an edge that is never acked. What leaves in one
-block is sent at once, as it is in the block. The XOR would also reveal a tuple that left and never came.
+With ``ackers`` tasks report to ackers, as in Storm, and these to the driver: the trees whose *XOR of edges*
+is not 0, see ``acking``. An acker gets the edge of a tuple when it is packed, and when it has arrived. At the
+end it gets the trees that are open here: a random number for each, like an edge that is never acked. Edges of
+one block are sent at once, as they are in the block. The XOR would also reveal a tuple that left and never
+came.
 """
 
 from array import array

@@ -46,9 +46,9 @@ from kinesis_spout.storm.spark.tree_delivery import FailedTree, FailedTrees, Sli
 from kinesis_spout.storm.state.manifest import StateManifest, StateUpdate
 
 _OTHER_SHUFFLES: Final = ("spark.shuffle.manager", "spark.shuffle.push.enabled")
-"""With one of these set, a shuffle can join what several tasks have written. What Java's serializer
-writes cannot be joined, and Spark looks at ``spark.serializer`` alone to know that.
-Source: Spark's ``Serializer.supportsRelocationOfSerializedObjects``, and SPARK-36705."""
+"""With one of these set, a shuffle can join what several tasks have written. The output of Java's serializer
+cannot be joined, and Spark looks at ``spark.serializer`` alone to know that. Source: Spark's
+``Serializer.supportsRelocationOfSerializedObjects``, and SPARK-36705."""
 
 _log: Final = logging.getLogger(__name__)
 
@@ -157,8 +157,8 @@ class TopologyJobs:
     ) -> tuple[TreeVerdict, list[Block]]:
         """Decide the trees by what tasks, or ackers, report; give the records of those that failed, too.
 
-        What was left for that case is in partitions behind those of the ``tasks``. Without an exchange the
-        tasks have found the records themselves.
+        Those records are in partitions behind those of the ``tasks``. Without an exchange the tasks have
+        found the records themselves.
         """
         reports = [block for block in found if isinstance(block, StageReport)]
         groups: list[Block] = []

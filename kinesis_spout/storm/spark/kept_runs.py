@@ -3,8 +3,8 @@
 **A call of a component that does not return** costs its tuple and not its whole micro-batch. A thread looks
 at what the main thread does, a few times in the message time-out. Once it has found the same call of a
 component for longer than that time-out, a signal raises ``CallHangs`` there, which ends loops, sleeps, and
-waits for sockets and locks. The tuple of that call has then timed out, and the component is named. What no
-signal ends (a C library that neither returns nor looks for signals) still ends with its job.
+waits for sockets and locks. The tuple of that call has then timed out, and the component is named. A call
+that no signal ends (a C library that neither returns nor looks for signals) still ends with its job.
 
 Nothing is raised inside our own code, which must not be left half done: a tuple is emitted as a whole or not
 at all. Tuples cost nothing more for this: the thread reads from the stack whose call it is.

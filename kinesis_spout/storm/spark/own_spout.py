@@ -320,7 +320,7 @@ class OwnSpoutQuery(RunningQuery):
     def _gather(self) -> list[Gathered]:
         """Ask for tuples until there are none, or ``max_spout_pending``, or the time is over.
 
-        What one call emits beyond that waits.
+        Tuples that one call emits beyond that wait.
         """
         gathered, until = self._collector.gathered, self._clock() + _GATHER_SECONDS
         while len(gathered) < self._max_pending and not self._stopping.is_set():

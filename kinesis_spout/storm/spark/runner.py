@@ -90,7 +90,7 @@ class TopologyRunner(SparkRunner):
 
         def at_once() -> JobResult | None:
             found = self._run(tag, packs, ticks, manifest)
-            # What comes again would count twice.
+            # Records that come again would count twice.
             counts = found.do_changes_count and not (self._is_exact and found.is_cut)
             return found if counts and len(found.verdict.failed_results) <= _MOST_FAILED else None
 

@@ -282,7 +282,7 @@ class FirstStageOfTuples:
 
 
 def _emit(run: StageRun, given: GivenTuple) -> None:
-    """Emit a tuple of a spout, as the first of its batch. What a grouping raises fails it alone."""
+    """Emit a tuple of a spout, as the first of its batch. An error of a grouping fails it alone."""
     root = root_of(given.number, 0) if given.is_tracked and run.program.is_tracked else 0
     try:
         run.emit_root(given.values, root, given.stream)

@@ -260,7 +260,7 @@ def with_failed(
 ) -> WorkResult:
     """Enter failed trees into the result of their slice; cut it where more failed than can be kept.
 
-    What follows a cut comes again. ``expired_at``: the indexes of the result's expired records.
+    Records behind a cut come again. ``expired_at``: the indexes of the result's expired records.
     """
     failures = list(result.outcome.failures)
     unfinished = list(result.unfinished)
@@ -275,13 +275,13 @@ def with_failed(
         result = _cut(result, failures[:most], expired_at)
     else:
         result = replace(result, outcome=replace(result.outcome, failures=tuple(failures)))
-    # What a cut leaves out comes again, and is counted then.
+    # Records that a cut leaves out come again, and are counted then.
     timed_out = sum(tree.end.timed_out for tree in failed if tree.index < result.outcome.count)
     return replace(result, timed_out=result.timed_out + timed_out)
 
 
 def _cut(result: WorkResult, failures: Sequence[UnackedRecord], expired_at: Sequence[int]) -> WorkResult:
-    """End a slice with the last of these failures. What it had after it is read, or carried, again."""
+    """End a slice with the last of these failures. Later records are read, or carried, again."""
     last = failures[-1]
     outcome = replace(
         result.outcome,

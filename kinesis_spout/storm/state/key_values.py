@@ -3,10 +3,10 @@
 Stored values are kept as they were pickled. ``get`` of one that this micro-batch has not put gives a new
 object each time: so changes in place are forgotten with the micro-batch, unless the value is put.
 
-As a rule values are pickled when the micro-batch ends: a key that many tuples change is pickled once. Where work
-may have to be taken back (a tick that raises, a group of roots of which one fails) they are pickled before and
-after it. So a value can go back to what it was, also one that was changed in place, and a value that cannot be
-kept is found where it was put.
+As a rule values are pickled when the micro-batch ends: a key that many tuples change is pickled once. If work
+may have to be taken back (a tick that raises, a group of roots of which one fails) they are pickled before
+and after it. So a value can go back to what it was, also one that was changed in place, and a value that
+cannot be kept is found where it was put.
 """
 
 import pickle
@@ -27,8 +27,8 @@ _PLAIN: Final = frozenset((str, bytes, int, bool, type(None)))
 """The types of keys that need no further look."""
 _PLAIN_VALUES: Final = _PLAIN | {float}
 _CAN_BE_READ: Final = _PLAIN_VALUES | {OpenWindows}
-"""The types of values that can be unpickled if they can be pickled. What is in windows was unpickled when it came
-here: unpickling it again would cost as much as to pickle it."""
+"""The types of values that can be unpickled if they can be pickled. Values in windows were unpickled when
+they came here: unpickling it again would cost as much as to pickle it."""
 
 
 @dataclass(frozen=True, slots=True)

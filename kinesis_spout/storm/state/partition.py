@@ -35,8 +35,8 @@ class _Written(NamedTuple):
 class StatePartition:
     """One task's part, kept by a Python worker from micro-batch to micro-batch. Mutable; of one thread.
 
-    Call ``load``, let the bolt work on ``state``, call ``end_batch``; then ``load`` again. What is put after
-    ``end_batch``, or without it, is gone with the next ``load``.
+    Call ``load``, let the bolt work on ``state``, call ``end_batch``; then ``load`` again. Values that are
+    put after ``end_batch``, or without it, are gone with the next ``load``.
     """
 
     def __init__(self, files: StateFiles, place: PartitionPlace) -> None:

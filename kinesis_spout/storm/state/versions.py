@@ -68,10 +68,10 @@ def _gathered(
 def collect_garbage(files: StateFiles, kept: Iterable[StateManifest], *, modified_before: float) -> int:
     """Delete what none of the ``kept`` manifests names, in their own state's folder; give the number of files.
 
-    What cannot be deleted is logged, and tried again the next time: it costs room and nothing else. ``kept``
-    is what is committed, what is about to be, and what is in force. ``modified_before``, in seconds since the
-    epoch, must be well before the beginning of a commit that succeeded, and after which ``kept`` was taken: a
-    process that took the state over since then wrote later.
+    A file that cannot be deleted is logged, and tried again the next time: it costs room and nothing else.
+    ``kept`` is what is committed, what is about to be, and what is in force. ``modified_before``, in seconds
+    since the epoch, must be well before the beginning of a commit that succeeded, and after which ``kept``
+    was taken: a process that took the state over since then wrote later.
     """
     manifests = tuple(kept)
     named = frozenset[str]().union(*(manifest.paths() for manifest in manifests))
@@ -114,7 +114,7 @@ class KeyedState:
         """Manifests handed over to be committed, and not known to be: one can be what is stored."""
         self._offered_at = self._committed_at = 0.0
 
-    # What the runner calls
+    # Called by the runner
 
     def begin(self) -> StateManifest | None:
         """The state that a job begins with, laid out for the current tasks; None if its shards were lost.
@@ -165,7 +165,7 @@ class KeyedState:
         known = (self._committed, *self._offered.values(), self._current)
         return tuple({id(each): each for each in known if each is not None}.values())
 
-    # What the consumer calls: see ``Companion``
+    # Called by the consumer: see ``Companion``
 
     def load(self, stored: bytes | None) -> None:
         """Load what is stored; where nothing is, the state begins, empty.

@@ -151,7 +151,7 @@ class PageServer:
         if page is None:
             channel.send(b"")
             return
-        # So a piece is sent, received and passed on while the processor's caches have it. A page of 10 MB that
+        # A piece is thus sent, received and passed on while the processor's caches have it. A page of 10 MB that
         # is moved as a whole costs twice as much.
         for start in range(0, segment.rows, step):
             rows = min(step, segment.rows - start)

@@ -81,7 +81,7 @@ class FetchedShards:
 
     @property
     def has_news(self) -> bool:
-        # What is done was freed, so whatever is in the buffer is new.
+        # Done pages were freed, so whatever is in the buffer is new.
         return self.buffer.size_bytes > 0 or any(fetcher.at_end for fetcher in self._fetchers.values())
 
     @property

@@ -184,7 +184,7 @@ def _latest_that_fits(takes: Sequence["_Take"], rows: float, size: float, until:
     arrivals = [take.next_arrival for take in takes if take.next_arrival is not None]
     steps = (min(until, max(take.last_arrival for take in takes)) - min(arrivals)) // _MILLISECOND + 2
     before = min(arrivals) - _MILLISECOND
-    # How many milliseconds after the oldest record is the first of them by which too much has arrived?
+    # The first of the milliseconds after the oldest record by which too much has arrived.
     return before + _MILLISECOND * (
         bisect_left(range(steps), True, key=lambda step: not fits(before + _MILLISECOND * step)) - 1
     )

@@ -5,7 +5,7 @@ The streams that the options name must exist, or the query ends. Those that a pa
 * one that is found later is read from then on. If it is younger than the query, LATEST means its oldest
   record, because records can have been written before it was found, also while nothing ran. An older one
   begins at ``initialPosition``. The offset log carries when the query began (``began``);
-* one that is deleted ends alone. What was read of it before is handed out, then it leaves the offset, and the
+* one that is deleted ends alone. Its records read before are handed out, then it leaves the offset, and the
   query looks for it again, as for new ones;
 * one that is in the offset and was not listed at a start is asked for: only a stream that Kinesis does not
   know is left out, because its progress goes with its offset.
@@ -152,7 +152,7 @@ class QueryStreams(OpenStreams[str, StreamShards]):
             # A query whose options named all its streams so far begins to find streams now.
             self._began = self._clock.time() if start.began is None else start.began
         streams: dict[str, StreamOffset] = {}
-        # What is left out must be logged before it can come back, and LATEST before anything is read.
+        # A stream that is left out must be logged before it can come back, LATEST before anything is read.
         unlogged = start.unlogged or not start.streams.keys() <= self.current.keys()
         for name, shards in self.current.items():
             known = start.streams.get(name)

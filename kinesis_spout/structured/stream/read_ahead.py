@@ -180,7 +180,7 @@ class ReadAhead:
     def ranges(self, end: QueryOffset) -> list[ShardRange]:
         """Return the ranges of the batch that ends at ``end``, and where the reader has them."""
         with self._changed:
-            # What is here was read with the present options. A replayed batch can have been read with others.
+            # Pages here were read with the present options. A replayed batch can have been read with others.
             is_here = end.deaggregated == self._options.read.deaggregate
             self._lose_what_is_gone(end)
             return [

@@ -2,8 +2,8 @@
 
 **At least once.** A task puts its rows with PutRecords, and reports only when every row is on its stream or
 durably a dead letter. Kinesis has no transactions: a repeated task, a speculative copy of one, a micro-batch
-that is repeated after a restart, and a call whose answer was lost, put records again. What an aborted job has
-put stays.
+that is repeated after a restart, and a call whose answer was lost, put records again. Records that an aborted
+job has put stay.
 
 **Order.** Each task puts the rows of one partition key in the order it has them; between tasks there is none,
 so repartition by the key to have it. Kinesis can refuse some records of a call and take others: a refused one
@@ -11,7 +11,7 @@ then comes behind the later ones of its key in that call, of which there are at 
 those of later calls. With ``order=key`` no call has two rows of one key, unless they are in one aggregated
 record: the first copies of a key's rows are in order. A row that can never be taken holds up no other.
 
-**Back-pressure.** What is refused is put again, with exponential back-off and jitter. A shard that refuses
+**Back-pressure.** Refused records are put again, with exponential back-off and jitter. A shard that refuses
 holds up its own records, until as many wait as a task may hold.
 """
 

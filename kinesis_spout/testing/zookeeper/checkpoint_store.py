@@ -93,7 +93,7 @@ class InMemoryCheckpointStore:
             return node.data or None if node is not None else None
 
     def commit(self, writes: Sequence[CheckpointWrite], attachment: Attachment | None = None) -> CommitResult:
-        """Store the writes under the fence. Of two for one shard the later counts."""
+        """Store the writes under the fence. The later of two for one shard counts."""
         with self._zookeeper.lock:
             fault = self._zookeeper.next_fault()
             while fault is StoreFault.REQUEST_LOST:  # reading again shows the old versions: send it again

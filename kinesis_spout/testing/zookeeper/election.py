@@ -29,7 +29,7 @@ class InMemoryOffice:
     """The state that the candidates share. Mutable, thread-safe.
 
     Args:
-        session_timeout_seconds: what the candidates are told; nothing here expires by itself.
+        session_timeout_seconds: as the candidates see it; nothing here expires by itself.
         clock: the candidates'.
     """
 

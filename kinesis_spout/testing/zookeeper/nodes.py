@@ -1,6 +1,6 @@
 """The nodes of a ZooKeeper in memory: what is stored of one application, and who is there.
 
-What a process does with them is its ports', one module each. ``in_memory_zookeeper`` puts them together.
+The ports of a process use them, one module each. ``in_memory_zookeeper`` puts them together.
 """
 
 import itertools
@@ -144,7 +144,7 @@ class InMemoryNodes:
             self.forget()
 
     def forget(self) -> None:
-        """Remove everything that is stored; what living processes have is theirs to remove."""
+        """Remove everything that is stored; living processes remove their own nodes."""
         self.begun, self.deployments = None, ()
         self.shards.clear()
         self.attached.clear()

@@ -1,7 +1,11 @@
-// Renews the part of a page that is live every two seconds. Only what has changed is touched: focus, selection,
-// what was typed and what was opened stay. The page works without it.
+// Counts the age of what is shown, and renews a live page every two seconds. Only what has changed is touched: focus,
+// selection, what was typed and what was opened stay. A page that was not renewed three times greys and says so; it
+// goes on asking. The page works without this script.
 const LOOK_MILLIS = 2000;
-const PATIENCE_MILLIS = 30000;
+const MISSES = 3;
+const PATIENCE_MILLIS = 30000; // of a page that is grey: the server may be waiting too
+
+let readAt, etag, missed = 0, said = "";
 
 // What a node is about; "" if it is known by its place alone.
 const keyOf = (node) => node.id || node.dataset?.key || node.getAttribute?.("href") || "";
@@ -17,7 +21,7 @@ function renewAttributes(shown, fresh) {
 }
 
 function renew(shown, fresh) {
-  if (shown.isEqualNode(fresh)) return;
+  if (shown.isEqualNode(fresh) || shown.dataset?.kept !== undefined) return;
   if (shown.nodeType !== Node.ELEMENT_NODE) {
     shown.data = fresh.data;
     return;
@@ -39,20 +43,83 @@ function show(fresh) {
   const focused = document.activeElement;
   const selection = document.getSelection();
   const { isCollapsed, anchorNode: from, anchorOffset, focusNode: to, focusOffset } = selection;
-  for (const part of ["#live", "footer"]) renew(document.querySelector(part), fresh.querySelector(part));
+  renew(document.body, fresh.body);
   // A node that was moved has lost them.
   if (focused.isConnected && focused !== document.activeElement) focused.focus({ preventScroll: true });
   if (!isCollapsed && selection.isCollapsed && from.isConnected && to.isConnected)
     selection.setBaseAndExtent(from, anchorOffset, to, focusOffset);
 }
 
-for (let live; (live = document.querySelector("[data-live]")); ) {
-  await new Promise((done) => setTimeout(done, LOOK_MILLIS));
-  if (document.hidden) continue;
+function tick() {
+  const seconds = Math.round((Date.now() - readAt) / 1000);
+  const [length, unit] = seconds < 120 ? [1, "s"] : seconds < 7200 ? [60, "min"] : [3600, "h"];
+  document.querySelector("#read time").textContent =
+    seconds < 1 ? "now" : `${Math.round(seconds / length)} ${unit} ago`;
+}
+
+function wasRead(secondsAgo) {
+  missed = 0;
+  readAt = Date.now() - 1000 * secondsAgo;
+  const time = document.querySelector("#read time");
+  time.title = time.dateTime = new Date(readAt).toISOString();
+  say("");
+  tick();
+}
+
+function say(why, link) {
+  const text = why && `Not renewed since ${new Date(readAt).toLocaleTimeString()}: ${why}`;
+  if (text === said) return; // it is read aloud when it changes
+  said = text;
+  document.documentElement.classList.toggle("stale", text !== "");
+  const notice = document.querySelector("#stale");
+  notice.hidden = text === "";
+  notice.replaceChildren(text, ...(link ? [" ", link] : []));
+}
+
+function miss(why, count = 1, link) {
+  missed += count;
+  if (missed >= MISSES) say(why, link);
+}
+
+function signedOut() {
+  const link = document.createElement("a");
+  link.href = location.href;
+  link.textContent = "Sign in again.";
+  miss("the server does not let you in any more.", MISSES, link);
+}
+
+async function look(address) {
+  const patience = missed < MISSES ? MISSES * LOOK_MILLIS : PATIENCE_MILLIS;
   try {
-    const answer = await fetch(live.dataset.live, { signal: AbortSignal.timeout(PATIENCE_MILLIS) });
+    const answer = await fetch(address, {
+      headers: etag ? { "if-none-match": etag } : {},
+      redirect: "manual", // only signing in is elsewhere
+      signal: AbortSignal.timeout(patience),
+    });
+    if (answer.status === 304) return wasRead(answer.headers.get("x-read-seconds"));
+    if (answer.type === "opaqueredirect" || answer.status === 401 || answer.status === 403) return signedOut();
     const fresh = new DOMParser().parseFromString(await answer.text(), "text/html");
-    if (answer.redirected) location.reload(); // to sign in again
-    else if (fresh.querySelector("#live")) show(fresh);
-  } catch {} // the server is away: the next look asks again
+    const read = fresh.querySelector("#read");
+    if (!answer.ok || !read) {
+      const said = fresh.querySelector("[role=alert]:not([hidden])")?.textContent ?? "";
+      return miss(`the server answers ${answer.status}${said && ": "}${said}.`);
+    }
+    etag = answer.headers.get("etag");
+    show(fresh);
+    wasRead(read.dataset.seconds);
+  } catch (error) {
+    const isSlow = error.name === "TimeoutError";
+    miss(`the server does not answer${isSlow ? ` within ${patience / 1000} s` : ""}.`, isSlow ? MISSES : 1);
+  }
+}
+
+const pause = () => new Promise((done) => setTimeout(done, LOOK_MILLIS));
+const visible = () => document.hidden && new Promise((done) => addEventListener("visibilitychange", done, { once: true }));
+
+wasRead(document.querySelector("#read").dataset.seconds);
+setInterval(tick, 1000);
+for (let live; (live = document.querySelector("[data-live]")); ) {
+  await pause();
+  while (document.hidden) await visible();
+  await look(live.dataset.live);
 }

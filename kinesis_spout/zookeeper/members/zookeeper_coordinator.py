@@ -51,7 +51,7 @@ class PauseNotices:
                 return True
             self._create(data)
         elif stat.ephemeralOwner != session_id:
-            # Of an older session of ours, which has not ended yet.
+            # An older session of ours made it, which has not ended yet.
             self._session.delete(self._path)
             self._create(data)
         elif shown != (session_id, notice):

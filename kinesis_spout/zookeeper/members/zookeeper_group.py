@@ -1,8 +1,8 @@
 """The members of an application, its leader, and the assignment that the leader writes.
 
-What was read is kept until ZooKeeper reports a change, so that a group at rest costs no requests. The leader
-is elected as in ``zookeeper_election``. The transaction that writes the assignment checks the node of its
-term, so that only the leader's is ever written.
+Nodes that were read are kept until ZooKeeper reports a change, so that a group at rest costs no requests. The
+leader is elected as in ``zookeeper_election``. The transaction that writes the assignment checks the node of
+its term, so that only the leader's is ever written.
 """
 
 import threading
@@ -303,7 +303,7 @@ class ZooKeeperGroup:
             except NoNodeError:
                 continue
         with self._lock:
-            # What changed while it was read may have been read before.
+            # A node that changed meanwhile may have been read before.
             if self._changes == before:
                 self._read.update({path: known[path] for path in asked if known[path] is not None})
         return {path: value for path, value in known.items() if value is not None}

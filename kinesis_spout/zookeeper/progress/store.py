@@ -201,7 +201,7 @@ class ZooKeeperCheckpointStore:
     # -- committing
 
     def commit(self, writes: Sequence[CheckpointWrite], attachment: Attachment | None = None) -> CommitResult:
-        """Store the writes under the fence. Of two for one shard the later counts."""
+        """Store the writes under the fence. The later of two for one shard counts."""
         deadline = self._session.deadline()
         self._ownerships.notice_silence()
         self._session.await_connection(deadline)

@@ -104,7 +104,9 @@ def test_a_member_is_drained_and_has_its_share_again(world: PageWorld) -> None:
 def done(browser: AsgiBrowser, answer: Answer) -> str:
     """Follow a redrive to its end; give what its page says."""
     address = answer.headers["location"]
-    wait_until(lambda: not re.search("counting|running|stopping", browser.get(address).said), "the redrive ends")
+    wait_until(
+        lambda: not re.search("counting|running|stopping", browser.get(address).said), "the redrive ends"
+    )
     return browser.get(address).said
 
 

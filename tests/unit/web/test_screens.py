@@ -1,7 +1,9 @@
 """What each screen shows, and what none of them shows."""
 
+import gzip
 import re
 from collections import Counter
+from random import Random
 from typing import Any
 
 import pytest
@@ -15,6 +17,7 @@ from kinesis_spout.operations.world import UNNAMED
 from kinesis_spout.testing import InMemoryZooKeeper
 from kinesis_spout.web.watched import ApplicationView
 from shard_state import Assignment, OperatorPause, SequenceNumber
+from tests.support.asgi_browser import Answer
 from tests.support.waiting import wait_until
 from tests.unit.web.page_world import FIRST, HOME, SECOND, PageWorld
 
@@ -362,7 +365,46 @@ def test_a_shard_that_stands_still_comes_first_in_a_state_of_its_own_with_its_re
     assert "stalled 1 reading 1" in answer.said  # the legend
     assert f"{SECOND} stalled {why} worker 0 - - - {FIRST} reading worker" in answer.said
     strip = answer.text.partition("</svg>")[0]
-    assert f"{SECOND}: stalled, lag 0: {why}" in strip
+    assert f"{SECOND}: stalled, {why}" in strip
     heights = {css: float(h) for css, h in re.findall(r'class="s-(\w+)"[^>]* height="([\d.]+)"', strip)}
     assert heights["stalled"] > heights["reading"]
     assert f"{SECOND} stalled {why}" in world.browser().get(f"{HOME}/shards/{SECOND}").said
+
+
+def test_a_browser_that_has_the_page_already_is_told_so_and_how_old_it_is(world: PageWorld) -> None:
+    world.store(world.member(), FIRST)
+    browser = world.browser()
+
+    def again() -> Answer:
+        return browser.get(HOME, **{"if-none-match": browser.get(HOME).headers["etag"]})
+
+    wait_until(lambda: again().status == 304, "all of it is read")
+    answer = again()
+    assert (answer.status, answer.body) == (304, b"")
+    assert float(answer.headers["x-read-seconds"]) >= 0
+    world.zookeeper.paused.add(None)
+    world.forget_readings()
+    assert browser.get(HOME, **{"if-none-match": answer.headers["etag"]}).status == 200
+    assert "etag" not in browser.get("/nonsense").headers
+
+
+@pytest.mark.parametrize("stalled", [10, 1_000])
+def test_a_page_of_a_thousand_shards_is_sent_in_30_kilobytes(
+    monkeypatch: pytest.MonkeyPatch, stalled: int
+) -> None:
+    world = PageWorld(shards=1_000)
+    members, random = [world.member(f"worker-{number}") for number in range(10)], Random(7)
+    says = []
+    for number, shard_id in enumerate(world.shard_ids):
+        world.store(members[number % 10], shard_id)
+        lag, still = random.randrange(100_000), random.randrange(10, 99)
+        why = f"has not moved for {still} s: {still} in flight, {lag / 1000} s behind the tip"
+        says.append(LiveShard(shard_id=shard_id, lag_millis=lag, stalled=number < stalled, reason=why))
+    told = {"worker-0": LiveStatus(shards=tuple(says))}
+    monkeypatch.setattr(observation, "ask_members", lambda _members, _config: told)
+    browser = world.browser()
+    answer = browser.get(HOME, **{"accept-encoding": "gzip"})
+    assert answer.headers["content-encoding"] == "gzip"
+    assert len(answer.body) <= 30_000
+    assert gzip.decompress(answer.body).count(b"<title>shardId-") == 1_000
+    world.page.state.pages.watched.close(5.0)

@@ -1,9 +1,9 @@
 """One shard's subscription, for its reader and the I/O thread: the events that came, the place after them.
 
-A subscription lasts at most 5 minutes, and its connections can break. What lasts is the *place*: the
-continuation number of the last complete event. Every connection begins after it, and a partial event of a
-broken connection is dropped. So nothing is lost and nothing comes twice; if a server begins too early,
-records that came before are left out.
+A subscription lasts at most 5 minutes, and its connections can break. The *place* lasts: the continuation
+number of the last complete event. Every connection begins after it, and a partial event of a broken
+connection is dropped. So nothing is lost and nothing comes twice; if a server begins too early, records that
+came before are left out.
 
 Events wait in a queue that is bounded in bytes. While it is full the socket is not read, and Kinesis stops
 sending; a connection that does not survive the pause is replaced when there is room again.
@@ -227,7 +227,7 @@ class ShardSubscription:
             self.at_end = event.at_end
             self._heard_at = now
             if self._events and not event.records and not event.at_end and not self._events[-1].event.records:
-                # Of events that only tell the lag, the newest counts.
+                # The newest of events that only tell the lag counts.
                 self._events[-1].event = event
                 return
             self._events.append(_Waiting(event=event, size_bytes=size_bytes))

@@ -187,8 +187,8 @@ _ARCHIVES: Final = (".zip", ".tar", ".tar.gz", ".tgz", ".tar.bz2", ".tar.xz")
 def find_resources(resources: str | os.PathLike[str], roots: Sequence[Path] | None = None) -> Path:
     """Find a folder, or unpack an archive, by its path here or below ``roots``; None: ``shipped_to()``.
 
-    Of the name of something that was shipped with the job only the last part counts ("resources" for
-    ``--archives resources.zip#resources``, "resources.zip" without the second name and for ``--files``).
+    Only the last part counts of a name that was shipped with the job ("resources" for ``--archives
+    resources.zip#resources``, "resources.zip" without the second name and for ``--files``).
 
     InvalidConfig: it is nowhere; names the places. PermissionError: another user owns the place to unpack to.
     """

@@ -1,8 +1,8 @@
 """The children on this machine, by component and task, and who may speak with each.
 
 A child is leased: one bolt at a time has it, from the first tuple of a micro-batch to the last, and reads and
-writes its pipes itself. So nothing stands between a bolt and its child, wherever the child was started. What
-a child remembers stays with its task, although each time another Python worker can have the bolt that leases
+writes its pipes itself. So nothing stands between a bolt and its child, wherever the child was started. The
+memory of a child stays with its task, although each time another Python worker can have the bolt that leases
 it.
 
 A child that fails is started again with back-off: at once at first, then after 0.1 s, doubled up to 10 s,

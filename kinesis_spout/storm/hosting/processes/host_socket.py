@@ -1,4 +1,4 @@
-"""What Python workers and the host process of a machine say to each other, and how they find each other.
+"""The messages between Python workers and the host process of a machine, and the way to find it.
 
 A message is MessagePack. The answer to a lease carries the descriptors of the child's pipes:
 tuples do not pass through the host process. Its socket is in a folder that only its user may enter; the first
@@ -54,7 +54,7 @@ class Greet(_Message, frozen=True):
     lives_with: int
     """The process whose end ends the host process, if no other is left."""
     shipped_to: tuple[str, ...]
-    """Where to look for what the job has brought, as long as that process lives."""
+    """The folders of the files that came with the job, valid while that process lives."""
     host: str | None = None
     """The name by which workers of other machines reach this one; None: they need not."""
     key: bytes = b""
@@ -84,11 +84,11 @@ class PipeExchange(_AboutLease, frozen=True):
     data: bytes = b""
     wait_seconds: float = 0.0
     waits_for_room: bool = False
-    """Whether to wait no longer than until it takes input."""
+    """True: stop waiting once it takes input."""
 
 
 class AskMachine(_Message, frozen=True):
-    """Which machine a child is on. The first to ask gets it on its own machine. Answered by ``OnMachine``."""
+    """Asks for the machine of a child; the first to ask gets it on its own. Answered by ``OnMachine``."""
 
     key: ChildKey
     asking: Machine
@@ -98,7 +98,7 @@ class AskMachine(_Message, frozen=True):
 
 class Greeting(_Message, frozen=True):
     machine: Machine | None
-    """Where it serves workers of other machines."""
+    """Its address for workers of other machines."""
 
 
 class Invalid(_Message, frozen=True):
@@ -107,9 +107,9 @@ class Invalid(_Message, frozen=True):
 
 class Exchanged(_Message, frozen=True):
     written: int | None
-    """How many bytes were written; None: the child's input is closed."""
+    """The number of bytes written; None: the child's input is closed."""
     data: bytes | None
-    """What was read, maybe nothing; None: there will be nothing more."""
+    """The bytes read, maybe none; None: there will be no more."""
 
 
 class LeaseAnswer(_Message, frozen=True):
@@ -150,7 +150,7 @@ def receive_answer(channel: MessageChannel) -> tuple[Answer, list[int]]:
     return _answers.decode(body), descriptors
 
 
-# Where the host process of this machine is
+# The socket of the host process of this machine
 
 
 def connect_here(application: str, greet: Greet) -> tuple[MessageChannel, Greeting]:

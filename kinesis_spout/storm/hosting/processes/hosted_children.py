@@ -125,7 +125,7 @@ class HostedChildren:
         else:
             self._elsewhere = {machine: each for machine, each in self._elsewhere.items() if each is not host}
 
-    # Where a child is
+    # The machine of a child
 
     def _host_of(self, key: ChildKey) -> tuple["_Host", bool]:
         is_new = self._here is None
