@@ -46,6 +46,9 @@ server that was away returns with its sessions, and keeping ours is quicker than
 _LOOK_SECONDS: Final = 0.25
 """The interval at which the address is requested while there is no connection."""
 
+_SILENT_SECONDS: Final = 2.0
+"""A start that takes longer says what it waits for."""
+
 _PAUSE_SECONDS: Final = 1.0
 """Before a new session replaces one whose credentials were not accepted."""
 
@@ -56,6 +59,7 @@ _RECONNECT_MAX_DELAY_SECONDS: Final = 1.0
 
 _log = logging.getLogger("kinesis_spout.zookeeper.kazoo")
 _log.addFilter(lambda record: record.levelno >= logging.INFO)  # kazoo's debug lines show credentials
+_own_log = logging.getLogger(__name__)
 
 
 class KazooHandler(SequentialThreadingHandler):  # type: ignore[misc]
@@ -127,11 +131,17 @@ class KazooHandler(SequentialThreadingHandler):  # type: ignore[misc]
 
 
 class KazooLog(logging.LoggerAdapter[logging.Logger]):
-    """kazoo's log; calls ``noticed`` with each error, on kazoo's connection thread: it must not block."""
+    """kazoo's log; calls ``noticed`` with each error, on kazoo's connection thread: it must not block.
 
-    def __init__(self, log: logging.Logger, noticed: Callable[[BaseException], None]) -> None:
+    While ``starts`` says so, its warnings are logged as INFO: the start says itself what it waits for.
+    """
+
+    def __init__(
+        self, log: logging.Logger, noticed: Callable[[BaseException], None], starts: Callable[[], bool]
+    ) -> None:
         super().__init__(log)
         self._noticed = noticed
+        self._starts = starts
 
     def process(self, msg: Any, kwargs: Any) -> tuple[Any, Any]:
         return msg, kwargs
@@ -142,6 +152,8 @@ class KazooLog(logging.LoggerAdapter[logging.Logger]):
         for error in (*args, sys.exc_info()[1] if traced is True else traced):
             if level >= logging.WARNING and isinstance(error, BaseException):
                 self._noticed(error)
+        if level == logging.WARNING and self._starts():
+            level = logging.INFO
         super().log(level, msg, *args, **kwargs, stacklevel=2)
 
 
@@ -197,7 +209,7 @@ class KazooConnection:
                 delay=_RECONNECT_DELAY_SECONDS,
                 max_delay=_RECONNECT_MAX_DELAY_SECONDS,
             ),
-            logger=KazooLog(_log, self._noticed),
+            logger=KazooLog(_log, self._noticed, lambda: not self.is_started),
             **({} if login is None else login.kazoo_options),
         )
 
@@ -213,7 +225,14 @@ class KazooConnection:
             self._tls.check_files()
         try:
             self.client.start_async()
-            self.settled.wait(timeout_seconds)
+            if (
+                not self.settled.wait(min(_SILENT_SECONDS, timeout_seconds))
+                and timeout_seconds > _SILENT_SECONDS
+            ):
+                _own_log.warning(
+                    "waits for ZooKeeper at %s, for %g s at most%s", self.hosts, timeout_seconds, self.advice
+                )
+                self.settled.wait(timeout_seconds - _SILENT_SECONDS)
             self._check_connected(timeout_seconds)
             if self._user is not None or self.client.chroot:
                 self._look(timeout_seconds)

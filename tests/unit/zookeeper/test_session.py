@@ -132,3 +132,13 @@ def test_a_server_that_wants_other_credentials_ends_the_start_when_kazoo_logs_it
     with pytest.raises(StoreError, match="does not accept the credentials of 'billing'") as refused:
         session.start()
     assert not refused.value.retriable
+
+
+def test_a_start_without_an_answer_says_after_two_seconds_what_it_waits_for(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    session = ZooKeeperSession("localhost:1")
+    with pytest.raises(StoreUnavailable, match=r"no ZooKeeper answered at localhost:1 within 2\.1 s"):
+        session.start(2.1)
+    [told] = [record.message for record in caplog.records if record.levelno >= logging.WARNING]
+    assert told.startswith("waits for ZooKeeper at localhost:1, for 2.1 s at most; the last attempt: ")
