@@ -12,8 +12,9 @@ from kazoo.security import Permissions
 from kinesis_spout.model.errors import MissingExtra, StoreError, StoreUnavailable
 from kinesis_spout.zookeeper import Login, NodeAcls, Tls, ZooKeeperSession
 from kinesis_spout.zookeeper.credentials import CREATOR, OPEN
-from kinesis_spout.zookeeper.kazoo_connection import KazooHandler
+from kinesis_spout.zookeeper.kazoo_connection import KazooHandler, KazooLog
 from kinesis_spout.zookeeper.kazoo_errors import translated
+from tests.fault.suite.consumers.prober import free_address
 
 LOGIN = Login(user="billing", password="s3cret")
 
@@ -134,11 +135,23 @@ def test_a_server_that_wants_other_credentials_ends_the_start_when_kazoo_logs_it
     assert not refused.value.retriable
 
 
-def test_a_start_without_an_answer_says_after_two_seconds_what_it_waits_for(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    session = ZooKeeperSession("localhost:1")
-    with pytest.raises(StoreUnavailable, match=r"no ZooKeeper answered at localhost:1 within 2\.1 s"):
-        session.start(2.1)
-    [told] = [record.message for record in caplog.records if record.levelno >= logging.WARNING]
-    assert told.startswith("waits for ZooKeeper at localhost:1, for 2.1 s at most; the last attempt: ")
+def test_a_start_that_takes_long_says_once_what_it_waits_for(caplog: pytest.LogCaptureFixture) -> None:
+    address = free_address()
+    with caplog.at_level(logging.INFO):
+        for _ in range(2):
+            session = ZooKeeperSession(address, login=LOGIN)
+            with pytest.raises(StoreUnavailable, match=f"no ZooKeeper answered at {address} within 2.2 s"):
+                session.start(2.2)
+    (line,) = [record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING]
+    assert line.startswith(f"waiting for ZooKeeper at {address}: no answer yet after 2 s, 2.2 s at most")
+    assert "refused" in line
+    assert "s3cret" not in caplog.text
+
+
+def test_attempts_to_connect_that_fail_alike_are_logged_once(caplog: pytest.LogCaptureFixture) -> None:
+    log = KazooLog(logging.getLogger("some.kazoo"), lambda _: None, lambda: False)
+    for words in ("refused", "refused", "reset", "refused"):
+        log.warning("Connection dropped: %s", OSError(words))
+    log.info("Zookeeper connection established, state: %s", "CONNECTED")
+    log.warning("Connection dropped: %s", OSError("refused"))
+    assert [line.rpartition(" ")[2] for line in caplog.messages] == ["refused", "reset", "refused", "refused"]
