@@ -1,4 +1,8 @@
-"""Imports only when they are needed: names of packages, and the libraries of extras."""
+"""Imports only when they are needed: names of packages, and the libraries of extras.
+
+A MissingExtra that ends a program shows the program's line and the command to type, not our frames between them:
+where it passes a public name they are cut off.
+"""
 
 import importlib.util
 import sys
@@ -94,7 +98,10 @@ def lazy_names(
         module = modules.get(name)
         if module is None:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
-        return getattr(import_module(module), name)
+        try:
+            return getattr(import_module(module), name)
+        except MissingExtra as missing:
+            raise missing.with_traceback(None) from None
 
     def listed() -> list[str]:
         return sorted({*vars(import_module(package)), *modules})

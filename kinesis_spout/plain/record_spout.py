@@ -29,7 +29,13 @@ from kinesis_spout.consumer.ports import Ports, StreamsPorts, given_ports
 from kinesis_spout.consumer.stream_set import StreamSet
 from kinesis_spout.kinesis import Prefetcher
 from kinesis_spout.model.clock import Clock, SystemClock
-from kinesis_spout.model.errors import InvalidConfig, SpoutClosed, StreamNotFound, refuse_other_kind
+from kinesis_spout.model.errors import (
+    InvalidConfig,
+    MissingExtra,
+    SpoutClosed,
+    StreamNotFound,
+    refuse_other_kind,
+)
 from kinesis_spout.model.handler import failure_of, failure_saying
 from kinesis_spout.model.record import Record
 from kinesis_spout.model.scheme import resolve
@@ -135,8 +141,10 @@ class RecordSpout(Handle):
         if self._streams is None:
             try:
                 self._start()
-            except BaseException:
+            except BaseException as error:
                 self._closed = True
+                if isinstance(error, MissingExtra):
+                    raise error.with_traceback(None) from None  # as ``extras`` does: no frames of ours
                 raise
         self._active = True
 

@@ -89,14 +89,11 @@ _TASKS: Final = 3
 _tasks_done = count(1)
 
 
-def prepare_next_tasks() -> None:
+def set_aside_imports() -> None:
     """Call at the end of every task. Outside a Spark task, in a test for instance, this does nothing."""
-    if TaskContext.get() is None or (done := next(_tasks_done)) > _TASKS:
-        return
-    if done == 1:
-        end_quietly(sys.modules["__main__"])
-    gc.collect()
-    gc.freeze()
+    if TaskContext.get() is not None and next(_tasks_done) <= _TASKS:
+        gc.collect()
+        gc.freeze()
 
 
 def end_quietly(daemon: ModuleType) -> None:
@@ -112,3 +109,6 @@ def end_quietly(daemon: ModuleType) -> None:
             return 1
 
     daemon.worker = serve_quietly  # type: ignore[attr-defined] # its loop looks it up for each task
+
+
+end_quietly(sys.modules["__main__"])  # all that Spark's workers run of ours imports this module

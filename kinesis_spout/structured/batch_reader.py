@@ -20,7 +20,7 @@ from kinesis_spout.kinesis.read.data_loss import lose
 from kinesis_spout.kinesis.retry_policy import persistently
 from kinesis_spout.model.clock import Clock, SystemClock, moment
 from kinesis_spout.model.errors import InvalidConfig
-from kinesis_spout.processes.executor_python import prepare_next_tasks
+from kinesis_spout.processes.executor_python import set_aside_imports
 from kinesis_spout.processes.worker_log import print_log_lines
 from kinesis_spout.settings.grammar.shard_positions import EndPositions, resolved_now
 from kinesis_spout.settings.source_options import BatchReadOptions
@@ -203,7 +203,7 @@ def read_intervals(partition: ShardIntervals, clock: Clock) -> Iterator[pa.Recor
         if read.is_done:
             reads.remove(read)
             reads.extend(begin(found) for found in partition.plan.unlisted(read.interval, read.children))
-    prepare_next_tasks()
+    set_aside_imports()
 
 
 def _begun(call: Callable[[], T], stream: str) -> T:

@@ -18,6 +18,8 @@ try:
         DataSourceStreamWriter,
         DataSourceWriter,
     )
+
+    from kinesis_spout.processes.executor_python import check_packages
 except ImportError:
     check_spark('format("kinesis")')
     raise
@@ -38,8 +40,6 @@ class KinesisDataSource(DataSource):
     """
 
     def __init__(self, options: MutableMapping[str, str]) -> None:
-        from kinesis_spout.processes.executor_python import check_packages
-
         check_packages()
         self.options = options
         self._made_at = time.time()

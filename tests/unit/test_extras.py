@@ -64,6 +64,36 @@ def test_every_door_says_which_extra_it_needs(monkeypatch: pytest.MonkeyPatch) -
     assert not wrong
 
 
+SHOWN = {
+    "import json\nfrom kinesis_spout import KinesisSpout, session": SPARK,
+    "from kinesis_spout.storm import TopologyBuilder": SPARK,
+    "from kinesis_spout import KinesisSpout\n"
+    "KinesisSpout(stream='orders', app='billing', region='eu-west-1').open()": SPARK,
+}
+
+
+@pytest.mark.parametrize("program", SHOWN)
+def test_a_program_that_lacks_an_extra_ends_with_its_own_line_and_the_command_to_type(
+    program: str, tmp_path: Path
+) -> None:
+    script = tmp_path / "program.py"
+    script.write_text(program)
+    run = f"import runpy, sys; sys.modules.update(dict.fromkeys({NOT_THERE!r})); runpy.run_path({str(script)!r})"
+    environment = {name: value for name, value in os.environ.items() if name != "SPARK_HOME"}
+    ran = subprocess.run(
+        [sys.executable, "-c", run],
+        cwd=tmp_path,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    *shown, last = ran.stderr.partition(str(script))[2].splitlines()
+    assert SHOWN[program] in last
+    files = [line for line in shown if line.startswith("  File")]
+    assert len(files) <= 2, ran.stderr
+
+
 @pytest.mark.parametrize(
     "command",
     [["run", "handlers:handle", "--stream", "s", "--app", "a"], ["topology", "explain", "words:make"]],

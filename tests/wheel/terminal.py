@@ -90,6 +90,10 @@ class Program:
         """Interrupt it and what it started, as a terminal does."""
         os.killpg(self._process.pid, signal.SIGINT)
 
+    def terminate(self) -> None:
+        """Ask it alone to end, as `docker stop` does."""
+        self._process.terminate()
+
     def ends(self, exit_code: int | None = 0) -> str:
         """Wait for its end, and that of all that it started; give the output. None takes any exit code."""
         deadline = time.monotonic() + DEADLINE_SECONDS

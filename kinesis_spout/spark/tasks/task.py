@@ -22,7 +22,7 @@ from kinesis_spout.kinesis.retry_policy import Action, reaction_to
 from kinesis_spout.model.errors import KinesisError
 from kinesis_spout.model.record import Record
 from kinesis_spout.ports import Page
-from kinesis_spout.processes.executor_python import prepare_next_tasks
+from kinesis_spout.processes.executor_python import set_aside_imports
 from kinesis_spout.spark.tasks.delivery import DeliverySettings, SliceDelivery
 from kinesis_spout.spark.tasks.journal import Journal, SliceNotes
 from kinesis_spout.spark.tasks.work import WorkResult, WorkSlice
@@ -119,7 +119,7 @@ def run_slices(
                 else:
                     read.keep(left, ahead)
                     yield read.result()
-    prepare_next_tasks()
+    set_aside_imports()
 
 
 class _Left:

@@ -19,7 +19,7 @@ from typing import Any, Final, NamedTuple
 from pyspark import TaskContext, cloudpickle
 
 from kinesis_spout.model.errors import StateError
-from kinesis_spout.processes.executor_python import prepare_next_tasks
+from kinesis_spout.processes.executor_python import set_aside_imports
 from kinesis_spout.processes.worker_log import print_log_lines
 from kinesis_spout.spark.pickled_handler import PickledHandler
 from kinesis_spout.spark.tasks.delivery import DeliverySettings, SliceDelivery
@@ -181,7 +181,7 @@ class LaterStage:
                 yield from task.marks(run.program)
         except StateError as error:
             yield 0, StateReport(error=error)
-        prepare_next_tasks()
+        set_aside_imports()
 
 
 def _read_last(
@@ -191,7 +191,7 @@ def _read_last(
     task = TaskRun(_LAST, partition_here())
     yield from read(block for _, block in task.without_marks(blocks))
     yield task.seen
-    prepare_next_tasks()
+    set_aside_imports()
 
 
 def run_acker(blocks: Iterable[Keyed]) -> Iterator[Keyed]:
@@ -278,7 +278,7 @@ class FirstStageOfTuples:
                 run.finish()
                 yield from run.outbox.take()
             yield from TaskRun(0, partition).marks(run.program)
-        prepare_next_tasks()
+        set_aside_imports()
 
 
 def _emit(run: StageRun, given: GivenTuple) -> None:

@@ -17,7 +17,7 @@ from kinesis_spout.kinesis.read.arrow import rows_before, sequence_at
 from kinesis_spout.kinesis.read.data_loss import lose
 from kinesis_spout.model.clock import SystemClock
 from kinesis_spout.model.errors import ShardNotFound
-from kinesis_spout.processes.executor_python import prepare_next_tasks
+from kinesis_spout.processes.executor_python import set_aside_imports
 from kinesis_spout.structured.pages.page_buffer import PageSegment
 from kinesis_spout.structured.pages.page_channel import PageServerAddress, fetch_segments
 from kinesis_spout.structured.schema import arrow_schema
@@ -87,7 +87,7 @@ def read_ranges(partition: ShardRanges) -> Iterator[pa.RecordBatch]:
     """
     for shard in partition.ranges:
         yield from _Range(shard, partition).read()
-    prepare_next_tasks()
+    set_aside_imports()
 
 
 class _Range:
