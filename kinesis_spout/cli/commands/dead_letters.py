@@ -48,6 +48,10 @@ MessageIds = Annotated[
     typer.Argument(metavar="[MESSAGE_ID]...", help="As `dead-letters list` shows them.", show_default=False),
 ]
 Every = Annotated[bool, typer.Option("--all", help="Every letter, or every one of those below.")]
+Force = Annotated[
+    bool,
+    typer.Option("--force", help="Also if ZooKeeper cannot say whether another redrive or dismissal runs."),
+]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Change nothing; only say which letters are meant.")]
 
 
@@ -123,12 +127,7 @@ def redrive(
     error: ErrorText = None,
     dry_run: DryRun = False,
     yes: Yes = False,
-    force: Annotated[
-        bool,
-        typer.Option(
-            "--force", help="Also if ZooKeeper cannot say whether another redrive or dismissal runs."
-        ),
-    ] = False,
+    force: Force = False,
     rate: Annotated[
         float | None, typer.Option(min=0.1, metavar="N", help="The most records to put in a second.")
     ] = None,
@@ -170,6 +169,7 @@ def dismiss(
     error: ErrorText = None,
     dry_run: DryRun = False,
     yes: Yes = False,
+    force: Force = False,
     json: Json = False,
 ) -> None:
     """Leave letters that nobody needs out of the list. Their records are not delivered again.
@@ -186,7 +186,8 @@ def dismiss(
             return
         if every and chosen:
             confirm(f"dismiss {chosen.text}, so that nobody receives their records", yes=yes)
-        count = dismiss_letters(ctx.obj, config, chosen, replace(Operator.here(), why=why))
+        by = replace(Operator.here(), why=why)
+        count = dismiss_letters(ctx.obj, config, chosen, by, force=force)
         if json:
             print_json({"dismissed": count, "missing": chosen.missing})
         else:
