@@ -17,6 +17,10 @@ from mkdocs.structure.pages import Page
 _PROJECT: Final = Path(__file__).parents[1] / "pyproject.toml"
 _CUT: Final = re.compile(r"^(\* `[a-z-]+`): .*\.\.\.$", re.MULTILINE)
 """A command in a list, with a text that was cut; the whole text stands below."""
+_SETTING: Final = re.compile(r"^\* `--([a-z-]+) TEXT`: .*\n", re.MULTILINE)
+_SETTINGS: Final = re.compile(r"(?:^\* `--[a-z-]+ TEXT`: .*\n)+(?=\* `--config)", re.MULTILINE)
+"""The options of a command that are settings; the page of the options has them."""
+_ALIKE: Final = re.compile(r"^\* `--(?:config FILE|set NAME=VALUE|help)`: .*\n", re.MULTILINE)
 _FOR_MAINTAINERS: Final = {"Contribute", "Decisions"}
 """Groups of the navigation."""
 _HEADING: Final = re.compile(r"^## (.*)$")
@@ -78,4 +82,11 @@ def _commands() -> str:
     ]
     described = subprocess.run(describe, capture_output=True, text=True, check=True)  # noqa: S603 - our own command
     text = described.stdout.partition("\n")[2].replace("\n#", "\n##")
-    return _CUT.sub(r"\1", text)
+    text = _ALIKE.sub("", _SETTINGS.sub(_links, _CUT.sub(r"\1", text)))
+    return text.replace("**Options**:\n\n\n", "")
+
+
+def _links(found: re.Match[str]) -> str:
+    """Link each setting to its row, where a command would say all of it again."""
+    names = ((name, name.replace("-", "_")) for name in _SETTING.findall(found[0]))
+    return f"* Settings: {', '.join(f'[`--{name}`](options.md#{setting})' for name, setting in names)}.\n"

@@ -22,9 +22,9 @@ from kinesis_spout.operations.world import World
 _HELP: Final = """\
 Reliable Kinesis consumption for PySpark: every record ends acked, or in the dead letters.
 
-Run a handler of your own: `kinesis-spout run my_module:handle --stream orders --app billing`. While it runs, or
-after, `kinesis-spout shards` shows where each shard stands, and `kinesis-spout dead-letters list` what was given
-up. To try it without AWS, put records on a local endpoint with `kinesis-spout put`.
+`kinesis-spout run my_module:handle --stream orders --app billing` calls your handler for every record.
+`kinesis-spout shards` shows where each shard stands, `kinesis-spout dead-letters list` which records were
+given up. `kinesis-spout doctor` checks what is missing.
 """
 
 _EXIT_CODES: Final = (
@@ -39,7 +39,7 @@ app = typer.Typer(
     cls=OneLineErrors,
     help=_HELP,
     epilog=_EXIT_CODES,
-    rich_markup_mode="markdown",  # joins the lines of a paragraph
+    rich_markup_mode=None,  # at 80 columns its boxes leave half of them for the help
     no_args_is_help=True,
     pretty_exceptions_enable=False,  # a traceback with local variables would show secrets
     context_settings=_CONTEXT,

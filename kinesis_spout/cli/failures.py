@@ -33,13 +33,14 @@ _REACH_IT: Final = (
 _NEXT_STEPS: Final[dict[type[KinesisSpoutError], str]] = {
     LettersHeld: "wait for its end, or stop it where it runs",
     WrongArguments: "the command with --help says what it takes",
-    BrokenTopology: "fix it in its module; `kinesis-spout topology explain` checks it without Spark",
+    BrokenTopology: "fix it in its module; `kinesis-spout topology explain MODULE:BUILDER` checks it "
+    "without Spark",
     InvalidConfig: "a setting is given as --set NAME=VALUE, as KINESIS_SPOUT_NAME, or in a file (--config); "
     "`kinesis-spout options` lists all",
     ConsumerAlive: "stop them (Ctrl-C or SIGTERM) and try again; one that was killed counts until its session "
-    "has ended (--set session_timeout_seconds)",
-    CheckpointUnreadable: "`kinesis-spout checkpoints show` shows what can be read, `checkpoints reset` replaces "
-    "what cannot",
+    "has ended (--set session_timeout_seconds=VALUE)",
+    CheckpointUnreadable: "`kinesis-spout checkpoints show` shows what can be read, `kinesis-spout checkpoints "
+    "reset --to PLACE` replaces what cannot",
     DataLoss: "`kinesis-spout checkpoints reset --to trim_horizon` continues at the oldest record that is left",
     NobodyAnswers: _REACH_IT,
     Unavailable: _REACH_IT,

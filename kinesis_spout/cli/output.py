@@ -45,6 +45,7 @@ _CONTROLS: Final = re.compile(
     "[\\x00-\\x1f\\x7f-\\x9f\\u061c\\u200e\\u200f\\u2028-\\u202e\\u2066-\\u2069\\ud800-\\udfff]"
 )
 """C0, DEL and C1; marks of direction and of lines; halves of characters, which cannot be encoded."""
+_WITHOUT_VALUE: Final = re.compile(r"`--set (\w+)`")
 _ARGUMENTS: Final = frozenset({"from", "shard", "to", "why"})
 """Arguments of operations that are options of commands."""
 
@@ -188,7 +189,8 @@ def shortened(text: str) -> str:
 
 
 def spelled(text: str) -> str:
-    return respelled(text, as_argument)
+    """Translate a message to the words of the command line. What it quotes can be typed."""
+    return _WITHOUT_VALUE.sub(r"`--set \1=VALUE`", respelled(text, as_argument))
 
 
 def as_argument(name: str, value: str | None) -> str | None:

@@ -17,11 +17,13 @@ from typing import Annotated, Any, Final
 import typer
 
 from kinesis_spout.cli.failures import ActionRefused
-from kinesis_spout.cli.output import note
+from kinesis_spout.cli.output import note, spelled
 from kinesis_spout.model.errors import InvalidConfig
 from kinesis_spout.operations.errors import WrongArguments
 from kinesis_spout.operations.world import UNNAMED, World, configs_of
 from kinesis_spout.settings import SpoutConfig
+from kinesis_spout.settings.documentation import help_text
+from kinesis_spout.settings.option import Option
 from kinesis_spout.settings.setting_messages import MissingSetting
 from kinesis_spout.settings.sources import (
     Setting,
@@ -82,7 +84,7 @@ def configured(
     """
     names = (*usual, *more)
     left_out = optional if "app" in names else ("app", *optional)
-    added = [_parameter(name, Annotated[str | None, _option(name, SETTINGS[name].doc)]) for name in names] + [
+    added = [_parameter(name, Annotated[str | None, _option(SETTINGS[name])]) for name in names] + [
         _parameter("config_file", _File),
         _parameter("assignments", _Assignments),
     ]
@@ -155,12 +157,14 @@ def _load(
         return _load(file, {**given, name: UNNAMED}, assignments, optional)
 
 
-def _option(name: str, help_text: str) -> Any:
+def _option(setting: Option) -> Any:
+    words = ["true", "false"] if setting.schema.get("type") == "boolean" else setting.schema.get("enum", [])
     return typer.Option(
-        f"--{name.replace('_', '-')}",
+        f"--{setting.setting.replace('_', '-')}",
         metavar="TEXT",
-        help=help_text,
+        help=spelled(help_text(setting)),
         show_default=False,
+        autocompletion=lambda incomplete: [word for word in words if word.startswith(incomplete)],
         rich_help_panel=_PANEL,
     )
 

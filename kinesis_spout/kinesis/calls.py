@@ -174,6 +174,7 @@ def translate(error: Exception, call: str) -> KinesisSpoutError:
     translated = kind(
         f"{call} failed: {said}" if remedy is None else f"{call} failed: {said.rstrip('.')}; {remedy}"
     )
+    translated.remedy = remedy or ""
     translated.__cause__ = error
     return translated
 

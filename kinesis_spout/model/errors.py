@@ -52,6 +52,8 @@ class KinesisSpoutError(Exception):
     retriable = False
     exit_code = 1
     """The exit code of the command line."""
+    remedy = ""
+    """What to do, if the message ends with it."""
 
 
 class InvalidConfig(KinesisSpoutError, ValueError):  # noqa: N818 - the names say what happened

@@ -6,6 +6,7 @@ Nothing here sees a record.
 import logging
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable
+from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from math import inf
 from threading import Lock
@@ -188,17 +189,29 @@ class Allowance:
         return left_out
 
 
+@dataclass(frozen=True, slots=True)
+class FirstFailure:
+    """The argument of the log line for a new kind of failure. Its text leaves out the exception's."""
+
+    raised: RaisedAt
+    error_text: str
+    """The exception's type and text, which may quote a record: for the terminal of whom the handler belongs to."""
+
+    def __str__(self) -> str:
+        return f"{self.raised.kind}; later failures of this kind are only counted\n{self.raised.traceback}"
+
+
 class FailureKinds:
     """Counts of failures, by the exception's type and the line that raised it. Mutable; not thread-safe.
 
     The log gets the first traceback of each kind. Neither has the texts of exceptions, which may quote a
-    record: those are in the dead letters.
+    record: those are in the dead letters, and on the terminal of ``kinesis-spout run``.
     """
 
     def __init__(self) -> None:
         self._counts: Counter[str] = Counter()
 
-    def add(self, raised: RaisedAt | None, count: int = 1) -> None:
+    def add(self, raised: RaisedAt | None, count: int = 1, *, error_text: str = "") -> None:
         """Count failures from one place; those that were not raised are not counted here."""
         if raised is None:
             return
@@ -208,11 +221,7 @@ class FailureKinds:
         is_new = kind not in self._counts
         self._counts[kind] += count
         if is_new and kind != OTHERS:
-            _log.warning(
-                "a handler failed with %s; later failures of this kind are only counted\n%s",
-                kind,
-                raised.traceback,
-            )
+            _log.warning("a handler failed with %s", FirstFailure(raised, error_text))
 
     @property
     def counts(self) -> dict[str, int]:

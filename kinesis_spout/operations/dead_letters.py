@@ -128,10 +128,10 @@ def find_letter(world: World, config: SpoutConfig, message_id: str) -> DeadLette
 
 
 def _check_begun(world: World, config: SpoutConfig, sink: DeadLetterSink) -> None:
-    """Refuse an application that has not begun, where others have, when none of its dead letters is found.
+    """Refuse an application that has not begun, where others have, and a folder where no consumer has run.
 
-    A place that does not depend on the application's name is not checked. Dead letters are not in ZooKeeper:
-    if that cannot be asked, this only says so.
+    It asks only when there are no dead letters, and their place depends on the application's name. Dead letters
+    are not in ZooKeeper: if that does not answer, this only says so.
     """
     if config.dead_letters is not None or Path(config.dead_letters_url).is_dir():
         return
@@ -140,7 +140,7 @@ def _check_begun(world: World, config: SpoutConfig, sink: DeadLetterSink) -> Non
     try:
         with world.progress(config) as progress:
             progress.check_begun(config)
-    except StoreError as error:
+    except StoreUnavailable as error:
         name = f"{config.app} has begun on {config.stream_name}"
         world.listener.note(f"could not find out whether {name}: {error}")
 

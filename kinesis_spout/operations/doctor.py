@@ -14,7 +14,14 @@ from dataclasses import asdict, dataclass, replace
 from enum import Enum
 from typing import TYPE_CHECKING, Any, Final
 
-from kinesis_spout.model.errors import AccessDenied, InvalidConfig, KinesisSpoutError, MissingExtra, Throttled
+from kinesis_spout.model.errors import (
+    AccessDenied,
+    InvalidConfig,
+    KinesisSpoutError,
+    MissingExtra,
+    Throttled,
+    Unavailable,
+)
 from kinesis_spout.model.extras import check_spark
 from kinesis_spout.operations.world import World
 from kinesis_spout.settings import SpoutConfig
@@ -35,6 +42,10 @@ _SECONDS: Final = 30.0
 _ZOOKEEPER_SAYS: Final = re.compile(r"^Zookeeper version: ([^\s,-]+).*^Mode: (\w+)", re.MULTILINE | re.DOTALL)
 _WOULD_SUCCEED: Final = "DryRunOperationException"
 _BY_DRY_RUN: Final = "yes, by DryRun"
+_DENIED: Final = frozenset({"AccessDeniedException", "AccessDenied", "NotAuthorized"})
+"""The codes for a permission that is missing. Other refusals of AWS are about the credentials."""
+_REACH_IT: Final = "see that it runs and can be reached from here; --region and --endpoint-url choose it"
+_NO_STREAM: Final = "check --stream, --region, --endpoint-url, and the account of the credentials"
 
 
 class Condition(Enum):
@@ -87,21 +98,29 @@ def _findings(
     world: World, config: SpoutConfig, secrets: set[str | None], *, stream: bool
 ) -> Iterator[Finding]:
     yield from versions()
+    can_start = True
     if importlib.util.find_spec("pyspark") is not None or config.zookeeper_hosts is None:
-        yield java()
-    yield zookeeper(world, config)
+        found = java()
+        can_start = found.condition is not MISSING
+        yield found
+    yield zookeeper(world, config, can_start=can_start)
     try:
         method, keys = world.credentials(config)
     except KinesisSpoutError as error:
-        cure = (
-            "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, a profile or a role; an emulator takes any keys"
-        )
-        yield Finding(MISSING, "credentials", str(error), cure)
-        yield Finding(UNKNOWN, "endpoint", "not asked: each request is signed with credentials")
+        cure = "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, a profile or a role"
+        if isinstance(error, Unavailable):
+            cure = "see that the service that gives them (STS, SSO, the machine's) can be reached from here"
+        yield _failed(MISSING, "credentials", error, cure)
+        yield Finding(UNKNOWN, "endpoint", "not asked: a request needs credentials, and there are none")
         return
     secrets |= keys
     yield Finding(OK, "credentials", f"found: {method}")
     yield from kinesis(world, config, stream=stream)
+
+
+def _failed(condition: Condition, about: str, error: KinesisSpoutError, cure: str) -> Finding:
+    """Make a finding of an error: the remedy that its message ends with is the next step, else ``cure``."""
+    return Finding(condition, about, str(error).removesuffix(f"; {error.remedy}"), error.remedy or cure)
 
 
 def versions() -> Iterator[Finding]:
@@ -145,7 +164,7 @@ def java() -> Finding:
     return Finding(OK, "Java", text)
 
 
-def zookeeper(world: World, config: SpoutConfig) -> Finding:
+def zookeeper(world: World, config: SpoutConfig, *, can_start: bool = True) -> Finding:
     about, where = "ZooKeeper", config.zookeeper_hosts
     try:
         said = world.zookeeper_answer(config)
@@ -154,6 +173,8 @@ def zookeeper(world: World, config: SpoutConfig) -> Finding:
     except KinesisSpoutError as error:
         cure = "see that it runs and can be reached from here; --zookeeper HOST:PORT names another"
         return Finding(MISSING, about, str(error), cure)
+    if said is None and not can_start:
+        return Finding(UNKNOWN, about, "embedded; no process runs it now, and it needs Java to start")
     if said is None:
         return Finding(OK, about, "embedded; no process runs it now, the next consumer starts it")
     text = f"reached at {where}" if where is not None else "embedded, and running"
@@ -167,16 +188,14 @@ def kinesis(world: World, config: SpoutConfig, *, stream: bool) -> Iterator[Find
     try:
         client = world.client(config)
     except KinesisSpoutError as error:
-        yield Finding(MISSING, "endpoint", str(error), "name the region: --region, or AWS_DEFAULT_REGION")
+        yield _failed(MISSING, "endpoint", error, "check --region and --endpoint-url")
         return
     asked = _Endpoint(client, config.stream)
     found = list(asked.stream() if stream else asked.streams())
-    text = f"{client.meta.endpoint_url}, region {client.meta.region_name}"
     if not asked.answered:
-        cure = "see that it can be reached from here; --region and --endpoint-url choose it"
-        yield Finding(MISSING, "endpoint", f"{text}: {found[0].text}", cure)
+        yield Finding(MISSING, "endpoint", found[0].text, _REACH_IT)
         return
-    yield Finding(OK, "endpoint", text)
+    yield Finding(OK, "endpoint", f"{client.meta.endpoint_url}, region {client.meta.region_name}")
     yield from found
 
 
@@ -190,6 +209,8 @@ class _Endpoint:
         self._stream = stream
         self._of_stream: dict[str, Any] = {**stream_arguments(stream)}
         self.answered = False
+        self._is_over = False
+        """True if each further request would fail as the last one did."""
 
     def streams(self) -> Iterator[Finding]:
         found = self._found("stream", lambda: self._call("list_streams", Limit=1) and "")
@@ -197,14 +218,14 @@ class _Endpoint:
 
     def stream(self) -> Iterator[Finding]:
         yield self._found("stream", self._described)
-        if not self.answered:
+        if not self.answered or self._is_over:
             return
         reads = self._found("may read records", self._read)
         yield reads
         if reads.text == _BY_DRY_RUN:
             yield self._found("may put records", self._put, WARNING)
         else:  # it would carry out what it is asked
-            text = "not asked: no read has shown that this endpoint knows DryRun"
+            text = "not asked: this endpoint has not shown that it knows DryRun, so it would be a real put"
             yield Finding(UNKNOWN, "may put records", text, "`kinesis-spout put` shows it")
 
     def _described(self) -> str:
@@ -229,15 +250,29 @@ class _Endpoint:
         return _BY_DRY_RUN
 
     def _found(self, about: str, ask: Callable[[], str], denied: Condition = MISSING) -> Finding:
+        from botocore.exceptions import ClientError  # noqa: PLC0415
+
+        from kinesis_spout.kinesis.calls import ResourceNotFound, error_code  # noqa: PLC0415
+
         try:
             return Finding(OK, about, ask())
         except Throttled as error:
             return Finding(UNKNOWN, about, str(error), "ask again later")
         except AccessDenied as error:
+            text = str(error).removesuffix(f"; {error.remedy}")
+            cause = error.__cause__
+            if not isinstance(cause, ClientError) or error_code(cause) not in _DENIED:
+                self._is_over = True
+                cure = "give credentials that this endpoint takes: keys, a profile or a role; check the clock here"
+                return Finding(MISSING, about, text, cure)
             needed = "" if denied is MISSING else "; only producers, `put` and `redrive` need it"
-            return Finding(denied, about, str(error), f"allow it on the stream {self._stream}{needed}")
+            return Finding(denied, about, text, f"allow it on the stream {self._stream}{needed}")
+        except ResourceNotFound:
+            self._is_over = True
+            where = f"{self._client.meta.region_name} at {self._client.meta.endpoint_url}"
+            return Finding(MISSING, about, f"{self._stream}: no such stream in {where}", _NO_STREAM)
         except KinesisSpoutError as error:
-            return Finding(MISSING, about, str(error), "check --stream, --region and --endpoint-url")
+            return _failed(MISSING, about, error, _NO_STREAM)
 
     def _call(self, method: str, **arguments: Any) -> Any:
         """Make a call; None: with ``DryRun``, it would succeed."""

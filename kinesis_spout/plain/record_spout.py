@@ -155,7 +155,7 @@ class RecordSpout(Handle):
     def close(self) -> None:
         """Store what is finished, give the shards up, and close all that was opened. May be called twice.
 
-        What is in flight comes again at the next start, if the guarantee is at_least_once.
+        Records in flight come again at the next start, if the guarantee is at_least_once.
 
         Raises:
             KinesisSpoutError: the last dead letters or progress could not be stored. Everything is closed

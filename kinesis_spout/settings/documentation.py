@@ -6,7 +6,7 @@ import textwrap
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Final, NamedTuple, TypeVar
 
-from kinesis_spout.settings.option import Option, Topic, Use
+from kinesis_spout.settings.option import BATCH_READ, READS, STREAM_READ, WRITE, Option, Topic, Use
 from kinesis_spout.settings.setting_messages import respelled
 from kinesis_spout.settings.table import OPTIONS, SETTINGS
 from kinesis_spout.settings.table.spelling import as_option
@@ -14,6 +14,19 @@ from kinesis_spout.settings.table.spelling import as_option
 SETTING_HEADINGS: Final = ("setting", "allowed", "default", "meaning")
 _HELP_COLUMNS: Final = 74
 """The columns that ``help()`` leaves to the docstring of a class, on a terminal of 80."""
+_USES: Final = {
+    frozenset(Use): "",
+    READS: "For reads",
+    STREAM_READ: "For streaming reads",
+    BATCH_READ: "For batch reads",
+    WRITE: "For writes",
+}
+_SAID_AT_THE_TOP: Final = {
+    "an ISO 8601 time with its zone, seconds since the epoch": "a time",
+    "a duration such as 200ms, 10s, 5m or 1h": "a duration",
+    "a size such as 500k, 8m or 1g, or a number of bytes": "a size",
+}
+"""Words for values that the page of the options explains once."""
 _Class = TypeVar("_Class", bound=type)
 
 
@@ -21,17 +34,20 @@ class SettingText(NamedTuple):
     name: str
     type_text: str
     default: str
-    """The default: "required" without one, and "none" for None."""
+    """The default: "required" without one; for None what holds then."""
     doc: str
 
 
 def options(rows: Iterable[Option] = SETTINGS.values()) -> Iterator[SettingText]:
     """Describe settings: all of `SpoutConfig`, in its order, or those of other rows."""
     for option in rows:
-        default = "none" if option.default is None else option.type.show(option.default)
-        if option.is_required:
-            default = "required"
-        yield SettingText(option.setting, option.allowed, default, option.doc)
+        yield SettingText(option.setting, option.allowed, option.default_words, option.doc)
+
+
+def help_text(option: Option) -> str:
+    """Describe a setting in Markdown: its meaning, and what it takes."""
+    default = "required" if option.is_required else f"default: {option.default_words}"
+    return f"{option.doc} Takes {_quoted(option.allowed)}; {default}."
 
 
 def settings_table(rows: Iterable[Option] = SETTINGS.values(), whose: str = "`KinesisSpout`") -> str:
@@ -95,26 +111,40 @@ def _quoted(text: str) -> str:
     return re.sub("'([^']+)'", r"`\1`", text)
 
 
+def _on_page(words: str) -> str:
+    for long, short in _SAID_AT_THE_TOP.items():
+        words = words.replace(long, short)
+    return "" if words == "text" else _quoted(words)
+
+
 def _setting_cells(option: Option) -> tuple[str, str]:
-    default = "Required" if option.is_required else f"Default: {_default(option)}"
-    return f"`{option.setting}`", _meaning(option.doc, _quoted(option.allowed), default, _elsewhere(option))
+    allowed = option.type.words if option.default is None else option.allowed
+    return f"`{option.setting}`", _meaning(
+        option.doc, _on_page(allowed), _default(option), _elsewhere(option)
+    )
 
 
 def _default(option: Option) -> str:
-    return "none" if option.default is None else f"`{option.type.show(option.default)}`"
+    if option.is_required:
+        return "Required"
+    if option.default is None:
+        return f"Default: {option.unset}" if option.unset else ""
+    return f"Default: `{option.default_words}`"
 
 
 def _option_cells(option: Option) -> tuple[str, str]:
+    """Point to the setting for what an option has in common with it."""
+    its_setting = SETTINGS.get(option.setting) is option
     default = option.unset if option.default_text is None else f"`{option.default_text}`"
     aliases = ", ".join(f"`{alias}`" for alias in option.aliases)
-    uses = " and ".join(use.value.partition(" (")[0] for use in Use if use in option.uses)
+    is_new = not its_setting or option.type.text_words != option.type.words
     return f"`{option.name}`", _meaning(
-        respelled(option.doc, as_option),
-        _quoted(option.type.text_words),
-        f"Default: {default}" if default else "",
-        "" if len(option.uses) == len(Use) else f"For {uses}",
+        f"As [`{option.setting}`](#{option.setting})." if its_setting else respelled(option.doc, as_option),
+        _on_page(option.type.text_words) if is_new else "",
+        f"Default: {default}" if default and is_new else "",
+        _USES[option.uses],
         f"Also spelled {aliases}" if aliases else "",
-        _elsewhere(option),
+        "" if its_setting else _elsewhere(option),
     )
 
 
@@ -126,4 +156,5 @@ def _elsewhere(option: Option) -> str:
 
 
 def _meaning(doc: str, allowed: str, *more: str) -> str:
-    return f"{doc}<br>*Takes* {'. '.join(filter(None, (allowed, *more)))}."
+    told = ". ".join(filter(None, (allowed and f"*Takes* {allowed}", *more)))
+    return f"{doc}<br>{told}." if told else doc

@@ -72,7 +72,7 @@ class Option:
     elsewhere: tuple[str, ...] = ()
     """Its names in other programs, for readers who look for those: "KCL maxRecords". No spelling of ours."""
     unset: str = ""
-    """For the tables of ``format("kinesis")``: what holds without a default and a value."""
+    """What holds without a default and a value."""
     secret: bool = False
     """Its value appears in no message and no repr."""
 
@@ -84,6 +84,13 @@ class Option:
     def allowed(self) -> str:
         """The values that a setting may have: "int >= 0, or none"."""
         return self.type.words + (", or none" if self.allows_none else "")
+
+    @property
+    def default_words(self) -> str:
+        """The default in words: what holds for None, "required" where there is none."""
+        if self.is_required:
+            return "required"
+        return self.unset or "none" if self.default is None else str(self.type.show(self.default))
 
     @property
     def default_text(self) -> str | None:

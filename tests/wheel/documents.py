@@ -63,6 +63,17 @@ def commands() -> list[str]:
     return list({command.partition(" #")[0].strip(): command for command in reversed(typed)}.values())[::-1]
 
 
+def sizes_on_disk(command: str) -> list[int]:
+    """The megabytes that pages say, on the same line, that a command takes."""
+    return [
+        int(size)
+        for path in _pages()
+        for line in path.read_text().splitlines()
+        if f"`{command}`" in line
+        for size in re.findall(r"(\d+) MB\b", line)
+    ]
+
+
 def tutorial() -> list[Block]:
     """What its reader does, step by step."""
     return [block for block in _blocks() if block.page == TUTORIAL]
@@ -80,8 +91,12 @@ def first_missing(expected: list[str], output: str) -> str | None:
     return None
 
 
+def _pages() -> list[Path]:
+    return [REPOSITORY / "README.md", *sorted((REPOSITORY / "docs").rglob("*.md"))]
+
+
 def _blocks() -> Iterator[Block]:
-    for path in [REPOSITORY / "README.md", *sorted((REPOSITORY / "docs").rglob("*.md"))]:
+    for path in _pages():
         text, page = path.read_text(), str(path.relative_to(REPOSITORY))
         for found in _BLOCK.finditer(text):
             yield Block(page, text.count("\n", 0, found.start(2)) + 1, found[1], found[2])

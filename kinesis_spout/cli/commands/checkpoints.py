@@ -18,7 +18,7 @@ from shard_state import Checkpoint
 
 checkpoints = typer.Typer(
     no_args_is_help=True,
-    help="Look at the stored progress of an application on a stream, and change it.",
+    help="Show or change an application's stored progress.",
 )
 
 _HEADINGS: Final = ("shard", "goes on", "epoch", "owner", "holes", "unfinished", "retries")
@@ -27,9 +27,12 @@ _HEADINGS: Final = ("shard", "goes on", "epoch", "owner", "holes", "unfinished",
 @checkpoints.command()
 @configured(streams=Streams.EACH)
 def show(ctx: typer.Context, config: SpoutConfig, *, json: Json = False) -> None:
-    """Show the stored progress of every shard, readable or not. Does not connect to Kinesis.
+    """Show the stored progress of every shard.
 
-    Next: `kinesis-spout shards` compares it with the stream; `checkpoints reset` moves it.
+    It also lists progress that cannot be read, and does not connect to Kinesis.
+
+    Next: `kinesis-spout shards` compares it with the stream, `kinesis-spout checkpoints reset --to PLACE`
+    moves it.
     """
     view = view_checkpoints(ctx.obj, config)
     if json:
@@ -69,10 +72,11 @@ def reset(
     yes: Yes = False,
     json: Json = False,
 ) -> None:
-    """Make the application continue elsewhere. Refused while one of its consumers is alive.
+    """Make the application continue elsewhere.
 
-    Every shard that the stream lists is set, finished parents too, as if the application began there. What
-    lies between the old checkpoint and the new one is delivered again, or not at all.
+    This sets every shard that the stream lists, finished parents too, as if the application began there.
+    Records between the old checkpoint and the new one are delivered again, or never. It is refused while a
+    consumer of the application is alive.
     """
     with planned_reset(ctx.obj, config, to, shard or ()) as (moves, carry_out):
         documents = [move.document() for move in moves]
@@ -89,11 +93,11 @@ def reset(
 @checkpoints.command()
 @configured()
 def forget(ctx: typer.Context, config: SpoutConfig, *, yes: Yes = False, json: Json = False) -> None:
-    """Remove all stored progress of the application on the stream. Refused while a consumer is alive.
+    """Remove an application's stored progress on a stream.
 
-    For a stream that was deleted and made again, whose old progress means nothing, and for applications that
-    no longer exist. The next start is a first start, at the setting initial_position. Does not connect to
-    Kinesis.
+    Use it for a stream that was deleted and made again, or an application that no longer exists. The next start
+    is a first start, at the setting initial_position. It is refused while a consumer of the application is
+    alive, and does not connect to Kinesis.
     """
     with planned_forgetting(ctx.obj, config) as (shard_ids, carry_out):
         if shard_ids and not json:

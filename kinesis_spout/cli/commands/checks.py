@@ -16,14 +16,13 @@ from kinesis_spout.settings import SpoutConfig
 
 @configured(optional=("stream", "app"))
 def doctor(ctx: typer.Context, config: SpoutConfig, *, json: Json = False) -> None:
-    """Check what a consumer or a producer needs, and say what to do about what is missing.
+    """Check what a consumer or a producer needs.
 
-    Versions, Java, ZooKeeper, credentials, the endpoint, the stream, and permissions (by DryRun, where the
-    endpoint knows it). It starts, changes and puts nothing, and prints no secret: add its output to an
-    issue. Without --stream it only asks whether the endpoint can be reached. `kinesis-spout shards` says whether
-    somebody reads each shard.
+    It checks versions, Java, ZooKeeper, credentials, the endpoint, the stream, and permissions (by DryRun,
+    where the endpoint knows it), and says what to do. It starts, changes and puts nothing, and prints no
+    secret: add its output to an issue. Without --stream it only asks whether the endpoint answers.
 
-    It ends with 1 if something that is needed is missing.
+    It exits with 1 if something needed is missing. Next: `kinesis-spout shards` shows who reads each shard.
     """
     findings: list[Finding] = []
     for finding in examine(ctx.obj, config, stream=config.stream != UNNAMED):
@@ -46,19 +45,25 @@ def print_finding(finding: Finding) -> None:
 
 def health(
     *,
-    http: Annotated[str | None, typer.Option(help="Where the spout answers: its setting `http`.")] = None,
-    file: Annotated[Path | None, typer.Option(help="What it touches: its setting `health_file`.")] = None,
+    http: Annotated[
+        str | None, typer.Option(metavar="HOST:PORT", help="Where the spout answers: its setting `http`.")
+    ] = None,
+    file: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="The file that the spout touches: its setting `health_file`."),
+    ] = None,
     ready: Annotated[
-        bool, typer.Option("--ready", help="Ask whether records move, not only whether it is alive.")
+        bool, typer.Option("--ready", help="Ask whether records move, not only whether the spout is alive.")
     ] = False,
-    max_age: Annotated[float, typer.Option(help="Seconds since the file was touched, at most.")] = 10.0,
-    timeout: Annotated[float, typer.Option(help="Seconds to wait for an answer, at most.")] = 5.0,
+    max_age: Annotated[float, typer.Option(help="The most seconds since the file was touched.")] = 10.0,
+    timeout: Annotated[float, typer.Option(help="The most seconds to wait for an answer.")] = 5.0,
     json: Json = False,
 ) -> None:
-    """Say whether a spout on this machine is alive, or ready; ends with 1 and the reasons if not.
+    """Ask a spout on this machine whether it is alive, or ready.
 
-    For Kubernetes' exec probes, and wherever HTTP probes cannot be had. Alive says that its process can go on
-    by itself, whatever ZooKeeper and Kinesis do. Ready says that records move.
+    Use it for Kubernetes' exec probes, and where HTTP probes are not possible. Alive means that its process can
+    go on by itself, whatever ZooKeeper and Kinesis do. Ready means that records move. It exits with 1 and the
+    reasons if not.
     """
     if (http is None) == (file is None):
         raise WrongArguments("expected --http or --file, got " + ("neither" if http is None else "both"))

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from pathlib import Path
 from typing import Annotated, Any, Final, Literal
 
 import typer
@@ -29,7 +30,7 @@ from kinesis_spout.settings import SpoutConfig
 
 dead_letters = typer.Typer(
     no_args_is_help=True,
-    help="Look at the records that were given up; put them back on their stream, or dismiss them.",
+    help="Show records that were given up; put them back, or dismiss them.",
 )
 
 _HEADINGS: Final = ("message id", "died", "reason", "attempts", "bytes", "error")
@@ -47,7 +48,9 @@ MessageIds = Annotated[
     list[str] | None,
     typer.Argument(metavar="[MESSAGE_ID]...", help="As `dead-letters list` shows them.", show_default=False),
 ]
-Every = Annotated[bool, typer.Option("--all", help="Every letter, or every one of those below.")]
+Every = Annotated[
+    bool, typer.Option("--all", help="Every letter, or all that --reason, --shard and --error choose.")
+]
 Force = Annotated[
     bool,
     typer.Option("--force", help="Also if ZooKeeper cannot say whether another redrive or dismissal runs."),
@@ -69,8 +72,9 @@ def list_all(
 ) -> None:
     """List the letters that were neither redriven nor dismissed, oldest file first.
 
-    Next: `dead-letters show MESSAGE_ID` for one of them with its data, `dead-letters redrive` once the cause
-    is mended, `dead-letters dismiss` for those that nobody needs.
+    Next: `kinesis-spout dead-letters show MESSAGE_ID` shows one with its data, `kinesis-spout dead-letters
+    redrive --all` puts them back on their stream when the cause is fixed, `kinesis-spout dead-letters dismiss
+    --all --why TEXT` drops those that nobody needs from the list.
     """
     choice = Choice(reason=reason, shard_id=shard, error=error)
     shown, more = list_letters(ctx.obj, config, choice, limit or None)
@@ -78,8 +82,10 @@ def list_all(
         print_json([letter_summary(letter) for letter in shown])
     elif shown:
         print_table(_HEADINGS, [_cells(letter) for letter in shown], whole={"message id"})
-    else:
-        note(f"no dead letters in {config.dead_letters_url}")
+    if not shown:
+        url = config.dead_letters_url
+        wanted = f" with {choice.text}" if choice.is_filtered else ""
+        note(f"no dead letters{wanted} in {url if '://' in url else Path(url).absolute()}")
     if more:
         note(f"there are more than these {len(shown)}: --limit 0 shows all")
 
@@ -97,7 +103,7 @@ def show(
 ) -> None:
     """Show one letter in full, with its data.
 
-    Next: `dead-letters redrive MESSAGE_ID` puts the record back on its stream.
+    Next: `kinesis-spout dead-letters redrive MESSAGE_ID` puts the record back on its stream.
     """
     document = letter_document(find_letter(ctx.obj, config, message_id))
     if json:
@@ -133,11 +139,11 @@ def redrive(
     ] = None,
     json: Json = False,
 ) -> None:
-    """Put letters back on their stream, as new records, to be delivered again with all their attempts.
+    """Put letters back on their stream, as new records.
 
-    With --all it says how many there are, and asks; letters that come later are left alone. A letter is put
-    first and marked after, so a crash in between puts it twice, and never loses it. Consumers can keep
-    running.
+    The application gets them again, with all their attempts. With --all the command says how many there are,
+    and asks; it leaves letters that come later alone. It puts a letter first and marks it after: a crash in
+    between puts it twice, and never loses it. Consumers can keep running.
     """
     choice = Choice(reason=reason, shard_id=shard, error=error, message_ids=frozenset(message_ids or ()))
     with _letters(ctx.obj, config, choice, every=every) as chosen:
@@ -174,8 +180,8 @@ def dismiss(
 ) -> None:
     """Leave letters that nobody needs out of the list. Their records are not delivered again.
 
-    With --all it says how many there are, and asks; letters that come later are left alone. A letter stays in its
-    file. `kinesis-spout audit` says who dismissed what, and why.
+    With --all it says how many there are, and asks; letters that come later are left alone. A letter stays in
+    its file. `kinesis-spout audit` says who dismissed what, and why.
     """
     choice = Choice(reason=reason, shard_id=shard, error=error, message_ids=frozenset(message_ids or ()))
     if not why.strip():

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from kinesis_spout.operations.watch.sight import ShardSight
 
 members: Final = typer.Typer(
-    help="Show the members of an application, which share its shards; drain one before it is stopped.",
+    help="Show an application's members; drain one before a stop.",
     no_args_is_help=True,
 )
 
@@ -30,18 +30,20 @@ _MEMBER_HEADINGS: Final = ("member", "role", "mode", "weight", "owns", "assigned
 Name = Annotated[str, typer.Argument(metavar="MEMBER", help="Its name, as `members list` shows it.")]
 Shards = Annotated[
     list[str] | None,
-    typer.Option("--shard", metavar="SHARD", help="This shard alone; repeatable. Without it: all of them."),
+    typer.Option("--shard", metavar="SHARD", help="Only this shard; repeatable."),
 ]
 
 
 @members.command("list")
 @configured(streams=Streams.EACH)
 def show(ctx: typer.Context, config: SpoutConfig, *, json: Json = False) -> None:
-    """Show each living member: whether it leads or drains, its mode and weight, and how many shards it has.
+    """Show each living member: role, mode, weight and shards.
 
-    One that "is to lead" has been elected, or will be, and has not assigned the shards of those who are gone.
+    A member that "is to lead" has been elected, or will be, and has not yet assigned the shards of those that
+    are gone.
 
-    Next: `shards` shows which shard is whose, `members drain` takes all shards from one.
+    Next: `kinesis-spout shards` shows who owns which shard, `kinesis-spout members drain MEMBER` takes all
+    shards from one.
     """
     view = group.view_group(ctx.obj, config)
     if json:
@@ -49,15 +51,16 @@ def show(ctx: typer.Context, config: SpoutConfig, *, json: Json = False) -> None
     elif view.members:
         print_members(view)
     else:
-        note("no member is alive: start one, for instance with `kinesis-spout run`")
+        note("no member is alive: start one, for instance with `kinesis-spout run MODULE:HANDLER`")
 
 
 @members.command()
 @configured()
 def drain(ctx: typer.Context, config: SpoutConfig, member: Name) -> None:
-    """Have a member hand all its shards over to the others, and give it none, until `members undrain`.
+    """Make a member hand all its shards over to the others.
 
-    It stays alive, without anything to do: stop it when `members list` says that it owns nothing.
+    It gets no shards until `kinesis-spout members undrain MEMBER`. It stays alive, without work: stop it when
+    `kinesis-spout members list` says that it owns nothing.
     """
     others_take = group.drain(ctx.obj, config, member)
     note(f"{member} hands its shards over; `kinesis-spout members list` shows how far it is")
@@ -68,17 +71,17 @@ def drain(ctx: typer.Context, config: SpoutConfig, member: Name) -> None:
 @members.command()
 @configured()
 def undrain(ctx: typer.Context, config: SpoutConfig, member: Name) -> None:
-    """Let a member have its share again."""
+    """Give a drained member its share of the shards again."""
     group.end_drain(ctx.obj, config, member)
     note(f"{member} has its share again")
 
 
 @configured(streams=Streams.EACH)
 def pause(ctx: typer.Context, config: SpoutConfig, *, shard: Shards = None) -> None:
-    """Hand out nothing more of an application's shards, or of some, until `resume`.
+    """Deliver no more records of an application until `resume`.
 
-    What is in flight can end, and is stored; retries wait. Owners keep their shards. The pause is kept in
-    ZooKeeper, over restarts and changes of owner; consumers notice it within a second or so. Children of a
+    Records in flight finish, and their progress is stored; retries wait. Owners keep their shards. ZooKeeper
+    keeps the pause over restarts and changes of owner; consumers notice it within about a second. Children of a
     paused shard wait.
 
     Next: `kinesis-spout shards` shows what is paused, `kinesis-spout resume` ends it.
@@ -90,14 +93,15 @@ def pause(ctx: typer.Context, config: SpoutConfig, *, shard: Shards = None) -> N
 
 @configured(streams=Streams.EACH)
 def resume(ctx: typer.Context, config: SpoutConfig, *, shard: Shards = None) -> None:
-    """End all pauses: those by an operator (`pause`), and those of consumers whose records nearly all failed.
+    """End all pauses of an application.
 
-    Consumers notice it within a second or so. A consumer that has paused itself also continues without this,
-    when one of the records that it tries now and then succeeds. If they fail all the same it pauses again.
+    It ends those by an operator (`kinesis-spout pause`), and those of consumers whose records nearly all
+    failed. Consumers notice it within about a second. A consumer that paused itself tries a record now and
+    then, and also continues when one succeeds. If records still fail, it pauses again.
 
-    With --shard only that shard continues, which an operator has paused alone.
+    With --shard only that shard continues, if an operator paused it alone.
 
-    Next: `kinesis-spout shards` shows whether it reads, or has paused.
+    Next: `kinesis-spout shards` shows whether a shard is read, or paused.
     """
     resumed = group.resume(ctx.obj, config, shard or ())
     if resumed.everything:
@@ -127,10 +131,10 @@ def print_members(view: GroupView) -> None:
 
 @configured(streams=Streams.EACH)
 def audit(ctx: typer.Context, config: SpoutConfig, *, json: Json = False) -> None:
-    """List what operators changed: pauses, resumes, drains, resets, redrives, dismissals; the oldest first.
+    """List what operators changed, the oldest change first.
 
-    Each change of the command line and of the web page is one entry. The last 1,000 of an application on a
-    stream are kept, in ZooKeeper.
+    Each pause, resume, drain, reset, redrive and dismissal is one entry, from the command line or the web page.
+    ZooKeeper keeps the last 1,000 of an application on a stream.
     """
     documents = [entry.document() for entry in read_audit(ctx.obj, config)]
     if json:
@@ -148,24 +152,25 @@ def shards(
     config: SpoutConfig,
     *,
     lag: Annotated[
-        bool, typer.Option(help="Read one record of each shard, at its checkpoint, to find the lag.")
+        bool, typer.Option(help="Find the lag: read one record of each shard at its checkpoint.")
     ] = True,
     json: Json = False,
 ) -> None:
-    """Show each shard: its state, owner, checkpoint, lag, and what is known to be unfinished.
+    """Show each shard: its state, owner, checkpoint and lag.
 
-    "lag" is what Kinesis says of the first record after the checkpoint (MillisBehindLatest), "oldest"
-    is that record's age. The states, the most urgent first: stalled (it has records to deliver, and does not
-    move: a line below the table says why), unreadable, gone (trimmed by retention before it was finished),
-    paused (practically every record failed), paused by an operator, ready (no member reads it now), reading,
-    waiting (for its parents), not begun, over (all of it is finished).
+    "lag" is what Kinesis says of the first record after the checkpoint (MillisBehindLatest), "oldest" is that
+    record's age. The states, the most urgent first: stalled (it has records to deliver, and does not move: a
+    line below the table says why), unreadable, gone (trimmed by retention before it was finished), paused
+    (practically every record failed), paused by an operator, ready (no member reads it now), reading, waiting
+    (for its parents), not begun, over (all of it is finished).
 
     Members with an address (`http`) are asked whether their shards move. Of others, a shard is stalled when for
     30 seconds records waited and no progress was stored.
 
-    Below them stand the living members, which share the shards; one of them leads.
+    The living members, which share the shards, stand below; one of them leads.
 
-    Next: `checkpoints show` for the stored progress in full, `dead-letters list` for what was given up.
+    Next: `kinesis-spout checkpoints show` for the stored progress in full, `kinesis-spout dead-letters list`
+    for records that were given up.
     """
     from kinesis_spout.operations.watch.sight import view_shards  # noqa: PLC0415 - --help does not wait for it
 

@@ -27,7 +27,7 @@ def options(
         bool, typer.Option("--json", help="Print JSON: defaults as values, rules as JSON Schema.")
     ] = False,
 ) -> None:
-    """List every setting: what is allowed, the default, the meaning.
+    """List every setting: what it takes, its default, its meaning.
 
     Give one as --set NAME=VALUE, as KINESIS_SPOUT_NAME in the environment, in a TOML file (--config), or in
     Python as SpoutConfig.of(NAME=VALUE).
@@ -61,7 +61,7 @@ def metrics(
     ] = False,
     json: Annotated[bool, typer.Option("--json", help="Print the table as JSON.")] = False,
 ) -> None:
-    """List every metric: its kind, unit, labels and meaning; or print alert rules, or a dashboard.
+    """List every metric, or print alert rules or a dashboard.
 
     Names are as Prometheus shows them; OpenTelemetry has them without `_total`.
     """

@@ -63,7 +63,7 @@ def run(
         str,
         typer.Argument(
             metavar="MODULE:HANDLER",
-            help="The function to call; MODULE is looked for here first.",
+            help="The function to call; the working directory is searched first for MODULE.",
             show_default=False,
         ),
     ],
@@ -76,7 +76,10 @@ def run(
         bool, typer.Option("--dataframe", help="HANDLER takes (DataFrame, collector), on the driver.")
     ] = False,
     scheme: Annotated[
-        str, typer.Option(help="What a record handler is given: raw, text, json, or MODULE:CALLABLE.")
+        str,
+        typer.Option(
+            metavar="SCHEME", help="What a record handler gets: raw, text, json, or MODULE:CALLABLE."
+        ),
     ] = "raw",
     master: Master = None,
     py_files: PyFiles = None,
@@ -90,18 +93,20 @@ def run(
     spark_log: SparkLog = False,
     log_level: LogAtLeast = "warning",
 ) -> None:
-    """Call a handler for every record, on Spark, until Ctrl-C or SIGTERM, or up to --until.
+    """Call a handler for every record, on Spark.
 
-    Returning acks the record; raising fails it, to be retried and in the end dead-lettered. A stop finishes
-    what is in flight, stores the progress, and ends with 130 after Ctrl-C and with 0 after SIGTERM; a second
-    Ctrl-C does not wait. Under systemd set KillMode=mixed, so that SIGTERM is for this process alone.
+    A handler that returns acks its record. One that raises fails it: the record is retried, and in the end
+    dead-lettered. The run ends at Ctrl-C or SIGTERM, or by itself with --until or --until-caught-up; the next
+    run continues there.
 
-    When practically every record fails it pauses, gives nothing up, and continues when one succeeds (or
-    after `kinesis-spout resume`). With --until or --until-caught-up it ends with 8 after two minutes of that.
+    A stop finishes the records in flight, stores the progress, and exits with 130 after Ctrl-C, with 0 after
+    SIGTERM. A second Ctrl-C does not wait. Under systemd set KillMode=mixed, so that only this process gets
+    SIGTERM.
 
-    With --until it ends with 0 when all up to there is finished and stored. The next run continues there.
+    When practically every record fails, the run pauses and gives no record up. It continues when one succeeds,
+    or after `kinesis-spout resume`. A run that should end by itself exits with 8 after two minutes of that.
 
-    Next: `kinesis-spout shards` from another terminal; `dead-letters list` for what was given up.
+    Next: `kinesis-spout shards` in another terminal, `kinesis-spout dead-letters list` afterwards.
     """
     if arrow and dataframe:
         raise WrongArguments("expected --arrow or --dataframe, got both")

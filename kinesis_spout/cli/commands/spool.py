@@ -24,9 +24,10 @@ Folder = Annotated[
 
 @spool.command("list")
 def list_files(ctx: typer.Context, folder: Folder, *, json: Json = False) -> None:
-    """List what producers have in a spool: whether they still use it, and how many records in it are whole.
+    """List the files of a spool, and their whole records.
 
-    A producer that starts takes over what is left over. What is damaged was put aside: its other records were put.
+    A producer that starts takes over the files that no producer uses. It puts the whole records of a damaged
+    file, and then sets the file aside.
     """
     found = spools.list_files(ctx.obj, folder)
     if json:

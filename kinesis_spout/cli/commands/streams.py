@@ -17,7 +17,7 @@ from kinesis_spout.settings.grammar.positions import ALLOWED
 
 fan_out = typer.Typer(
     no_args_is_help=True,
-    help="Look at the consumers that are registered for enhanced fan-out, and end them.",
+    help="Show and end a stream's registered consumers.",
 )
 
 
@@ -35,19 +35,20 @@ def tail(
         ),
     ] = "latest",
     number: Annotated[
-        int | None, typer.Option("-n", min=1, help="End after so many records; unset: at Ctrl-C.")
+        int | None,
+        typer.Option("-n", min=1, metavar="N", help="End after so many records; without it at Ctrl-C."),
     ] = None,
     shard: Annotated[
         list[str] | None, typer.Option(metavar="ID", help="Only this shard; repeatable.")
     ] = None,
     json: Annotated[bool, typer.Option("--json", help="Print a line of JSON for each record.")] = False,
 ) -> None:
-    """Print the records of a stream as they come: arrival, shard, sub-sequence number, partition key, data.
+    """Print the records of a stream as they come.
 
-    It reads in addition to all consumers, and takes its share of what each shard gives in a second. Parents
-    of split and merged shards come before their children. Nothing is stored. Aggregated records are taken
-    apart unless --deaggregate is false; the sub-sequence number says where in its record a user record was, -
-    stands for none.
+    A line has the arrival, shard, sub-sequence number, partition key and data. It reads in addition to all
+    consumers, and takes its share of what each shard gives in a second. Parents of split and merged shards come
+    before their children. It stores nothing. It takes aggregated records apart unless --deaggregate is false;
+    the sub-sequence number is the place of a user record in its record, "-" if there is none.
     """
     for record in streams.tail(ctx.obj, config, start, shard_ids=shard or (), count=number):
         typer.echo(json_text.dumps(streams.record_document(record)) if json else _line(record))
@@ -67,7 +68,7 @@ def put(
         list[str] | None,
         typer.Argument(
             metavar="[DATA]...",
-            help="A record each; without any, each line of standard input is one.",
+            help="A record each; without any, each line of standard input is a record.",
             show_default=False,
         ),
     ] = None,
@@ -75,12 +76,18 @@ def put(
     config: SpoutConfig,
     key: Annotated[
         str | None,
-        typer.Option(help="The partition key of all; unset: a random one for each.", show_default=False),
+        typer.Option(
+            metavar="KEY",
+            help="The partition key of all records; without it each has a random one.",
+            show_default=False,
+        ),
     ] = None,
-    count: Annotated[int, typer.Option(min=1, help="How often to put each record.")] = 1,
+    count: Annotated[int, typer.Option(min=1, metavar="N", help="How often to put each record.")] = 1,
     json: Json = False,
 ) -> None:
-    """Put records on a stream. From a file or a pipe they go in batches of up to 500, typed lines one by one.
+    """Put records on a stream.
+
+    Lines from a file or a pipe go in batches of up to 500, typed lines one by one.
 
     Next: `kinesis-spout tail` shows what is on the stream.
     """
@@ -118,7 +125,7 @@ def _without_end(line: bytes) -> bytes:
 def list_registered(ctx: typer.Context, config: SpoutConfig, *, json: Json = False) -> None:
     """List the stream's registered consumers, of all applications.
 
-    Next: `fan-out deregister` ends the one of this application, and what it costs.
+    Next: `kinesis-spout fan-out deregister` ends the one of this application, and what it costs.
     """
     consumers = streams.list_registered(ctx.obj, config)
     if json:
@@ -149,10 +156,10 @@ def deregister(
     *,
     yes: Yes = False,
 ) -> None:
-    """End a registered consumer: it costs nothing any more. Stop the application first.
+    """End a registered consumer, and what it costs.
 
-    A consumer that still runs would register it again with its next subscription. Progress is not touched: it
-    is in ZooKeeper, and the application continues from it, by fan-out or by polling.
+    Stop the application first: a consumer that runs would register it again with its next subscription. The
+    progress stays in ZooKeeper; the application continues from it, by fan-out or by polling.
     """
     consumer = streams.find_registered(ctx.obj, config, name)
     confirm(f"end consumer {consumer!r} of stream {config.stream!r}", yes=yes)

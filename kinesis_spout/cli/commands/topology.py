@@ -39,18 +39,20 @@ _LOOKED_AT_BYTES: Final = 1 << 20
 """The part of a file of progress that is read, at its end; a line is a few kilobytes long."""
 
 topology: Final = typer.Typer(
-    help="Explain, draw and run topologies: spouts and bolts, acked as whole trees of tuples.",
+    help="Explain, draw and run topologies of spouts and bolts.",
     no_args_is_help=True,
 )
 
 
 @topology.command()
 def explain(name: Named, *, json: Json = False) -> None:
-    """Show how a topology runs: its stages, what is exchanged between them, its ackers. Nothing is started.
+    """Show a topology's stages, exchanges and ackers.
 
     Bolts of one stage run in the tasks that make their tuples; each exchange carries all that leaves a stage.
+    This starts nothing.
 
-    Next: `topology show` draws it, `topology run` runs it.
+    Next: `kinesis-spout topology show MODULE:BUILDER` draws it, `kinesis-spout topology run MODULE:BUILDER`
+    runs it.
     """
     from kinesis_spout.storm.picture import Explanation  # noqa: PLC0415 - slow to import
     from kinesis_spout.storm.spark.start import check_runnable  # noqa: PLC0415
@@ -86,7 +88,7 @@ def show(
 ) -> None:
     """Draw a topology as a Mermaid flowchart.
 
-    With --progress, with what each component has executed, emitted, acked and failed.
+    With --progress the chart also has the tuples that each component executed, emitted, acked and failed.
     """
     found = find_topology(name)
     counts = None if progress is None else _newest_counts(progress, found.graph.order)
@@ -120,15 +122,16 @@ def run(
     spark_log: SparkLog = False,
     log_level: LogAtLeast = "warning",
 ) -> None:
-    """Run a topology on Spark until Ctrl-C or SIGTERM, and show what each component does.
+    """Run a topology on Spark, and show what each component does.
 
-    A record is acked when its whole tree of tuples is; what fails or times out in the tree fails the record, to be
-    retried and in the end dead-lettered. A stop finishes what is in flight, stores the progress, and ends with 130
-    after Ctrl-C and with 0 after SIGTERM; a second Ctrl-C does not wait. On a cluster, send the module with
-    --py-files.
+    A record is acked when its whole tree of tuples is. A tuple that fails or times out fails its record: the
+    record is retried, and in the end dead-lettered. On a cluster, send the module with --py-files.
 
-    Next: `topology show --progress FILE` draws the counts that --json has printed; `kinesis-spout shards` and
-    `dead-letters list` for each spout.
+    The run ends at Ctrl-C or SIGTERM. A stop finishes the records in flight, stores the progress, and exits
+    with 130 after Ctrl-C, with 0 after SIGTERM. A second Ctrl-C does not wait.
+
+    Next: `kinesis-spout topology show MODULE:BUILDER --progress FILE` draws the counts that --json printed;
+    `kinesis-spout shards` and `kinesis-spout dead-letters list` for each spout.
     """
     from kinesis_spout.storm.spark.start import check_runnable  # noqa: PLC0415 - slow to import
 
@@ -189,7 +192,8 @@ def _newest_counts(path: Path, components: Collection[str]) -> Mapping[str, "Com
         _check_topology(path, counts, components)
         return counts
     raise NotFound(
-        f"{path}: no progress is in it yet; `topology run --json > {path}` adds a line each second"
+        f"{path}: no progress is in it yet; `kinesis-spout topology run --json MODULE:BUILDER > {path}` adds a "
+        "line each second"
     )
 
 

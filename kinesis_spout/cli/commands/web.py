@@ -37,12 +37,12 @@ def web(
     ] = False,
     open_browser: Annotated[bool, typer.Option("--open", help="Open the page in a browser here.")] = False,
 ) -> None:
-    """Serve a page to watch and steer applications in a browser, until Ctrl-C.
+    """Serve a page to watch and steer applications.
 
-    It shows one application (--app and --stream), or all of this ZooKeeper. It reads ZooKeeper, the stream and the
-    dead letters, so it also works while no consumer is alive. Without --allow-changes it changes nothing,
-    without --show-data it shows no data of records. Beyond this machine it is served only with --token-file or
-    --behind-proxy.
+    It runs until Ctrl-C, and shows one application (--app and --stream), or all of this ZooKeeper. It reads
+    ZooKeeper, the stream and the dead letters, so it also works while no consumer is alive. Without
+    --allow-changes it changes nothing; without --show-data it shows no data of records. To serve it beyond this
+    machine, add --token-file or --behind-proxy.
     """
     check_extra("web", "web", ("starlette", "uvicorn", "jinja2"))
     from kinesis_spout.web.app import serve  # noqa: PLC0415

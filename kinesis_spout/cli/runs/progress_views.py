@@ -14,6 +14,7 @@ import typer
 
 from kinesis_spout.cli.output import note, plain_lines, printable, spelled
 from kinesis_spout.cli.runs.snapshot import Snapshot
+from kinesis_spout.model.logs import FirstFailure
 from kinesis_spout.processes.worker_log import LINE_FORMAT, LINE_TIME_FORMAT
 from kinesis_spout.settings import SpoutConfig
 from shard_state import ShardPhase
@@ -176,7 +177,10 @@ class _NoRepeats(logging.Filter):
 
 
 class _Line(logging.Formatter):
-    """A message, and the lines of a traceback, printable, in the words of the command line."""
+    """A message, and the lines of a traceback, printable, in the words of the command line.
+
+    Who runs a handler sees what it raised; the logs of other doors leave the exception's text out.
+    """
 
     def __init__(self) -> None:
         super().__init__(LINE_FORMAT, LINE_TIME_FORMAT)
@@ -184,6 +188,9 @@ class _Line(logging.Formatter):
 
     def format(self, record: logging.LogRecord) -> str:
         said = spelled(super().format(record))
+        failure = record.args[0] if isinstance(record.args, tuple) and record.args else None
+        if isinstance(failure, FirstFailure) and ": " in failure.error_text:
+            said += ": " + failure.error_text.partition(": ")[2]
         return "\n".join(printable(line) for line in said.split("\n"))
 
 

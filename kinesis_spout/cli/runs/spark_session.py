@@ -184,7 +184,8 @@ def _open_log() -> TextIO | None:
 Master = Annotated[
     str | None,
     typer.Option(
-        help='Where Spark runs: "local[2]", "spark://...". Unset: as spark-submit or spark-defaults say.',
+        metavar="URL",
+        help='Where Spark runs: "local[2]", "spark://..."; without it as spark-submit or spark-defaults say.',
         show_default=False,
     ),
 ]
@@ -198,7 +199,7 @@ FailOnDeadLetters = Annotated[
 ]
 SparkLog = Annotated[
     bool,
-    typer.Option("--spark-log", help=f"Show what Spark prints at its start, which else goes to {LOG}."),
+    typer.Option("--spark-log", help=f"Show what Spark prints at its start; without it that goes to {LOG}."),
 ]
 LogAtLeast = Annotated[
     LogLevel,

@@ -21,8 +21,8 @@ Named = Annotated[
     str,
     typer.Argument(
         metavar="MODULE:BUILDER",
-        help="A TopologyBuilder, a Topology, or a function without arguments that gives one; MODULE is looked for "
-        "here first.",
+        help="A TopologyBuilder, a Topology, or a function without arguments that returns one; the working "
+        "directory is searched first for MODULE.",
         show_default=False,
     ),
 ]

@@ -268,4 +268,4 @@ def _write_size(value: int) -> str:
 
 
 def _show_size(value: int) -> str:
-    return f"{value // MIB} MiB"
+    return f"{value // KIB} KiB" if value % MIB else f"{value // MIB} MiB"

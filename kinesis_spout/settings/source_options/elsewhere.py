@@ -12,35 +12,30 @@ OF_TABLES: Final = frozenset(
 )
 """In lower case. Spark's own properties of a table, which it puts among its options."""
 
-_NO_PATH: Final = "Kinesis has no paths; name the stream with the option streamName or streamARN instead"
-_CONSUMER: Final = "with consumerMode efo, the registered consumer is named by consumerName"
-_KEPT: Final = "a consumer stays registered until `kinesis-spout fan-out deregister` ends it; leave it out"
-_LOOKED_UP: Final = "a consumer is looked up when a subscription is refused; leave it out"
-_PER_SHARD: Final = "a micro-batch is bounded as a whole; use maxRecordsPerTrigger or maxBytesPerTrigger"
-_NO_METADATA: Final = (
-    "progress is kept in the query's own checkpoint, nothing else needs a place; leave it out"
-)
-_RETRIES: Final = "throttles and failures of Kinesis are waited out by themselves; leave it out"
+_NO_PATH: Final = "name the stream with the option streamName or streamARN"
+_CONSUMER: Final = "with consumerMode efo, name the registered consumer with consumerName"
+_KEPT: Final = "`kinesis-spout fan-out deregister` ends a registered consumer; leave it out"
+_LOOKED_UP: Final = "the reader looks a consumer up when Kinesis refuses a subscription; leave it out"
+_PER_SHARD: Final = "use maxRecordsPerTrigger or maxBytesPerTrigger, which bound a whole micro-batch"
+_NO_METADATA: Final = "the query's own checkpoint keeps the progress; leave it out"
+_RETRIES: Final = "throttles and failures of Kinesis are tried again without limit; leave it out"
 _CREDENTIALS: Final = (
-    "credentials are found by boto3's rules (environment, profile, instance role), or given as awsProfile, as "
-    "awsAccessKey and awsSecretKey, or as roleArn"
+    "use awsProfile, awsAccessKey with awsSecretKey, or roleArn; else boto3 finds credentials by its rules"
 )
-_ONE_CLIENT: Final = "a process has one client for each way to Kinesis, and keeps it; leave it out"
-_ALL_LISTED: Final = "each listing asks for as many shards as Kinesis gives in one answer; leave it out"
-_TASKS: Final = "tasks are made by bytesPerTask and shardsPerTask; use these"
-_NO_BLOCKS: Final = (
-    "a batch is planned by its bytes, so nothing small is left to coalesce; bytesPerTask says how"
-)
-_PAUSE: Final = "the pause between two reads of a shard is minFetchPeriod; use that"
-_OF_A_CALL: Final = "the limit of one GetRecords call is maxRecordsPerFetch; use that"
-_LISTING: Final = "how often the shards are listed is shardFetchInterval; use that"
-_NO_EMPTY: Final = "no micro-batch is made while nothing has come; leave it out"
-_TIMESTAMP: Final = "each row has its arrival in the column approximateArrivalTimestamp; leave it out"
+_ONE_CLIENT: Final = "a process keeps one client for each way to Kinesis; leave it out"
+_ALL_LISTED: Final = "each listing asks for all that one answer can hold; leave it out"
+_TASKS: Final = "use bytesPerTask and shardsPerTask, which make the tasks"
+_NO_BLOCKS: Final = "use bytesPerTask, by which a batch is planned"
+_PAUSE: Final = "use minFetchPeriod, the pause between two reads of a shard"
+_OF_A_CALL: Final = "use maxRecordsPerFetch, the limit of one GetRecords call"
+_LISTING: Final = "use shardFetchInterval, the time between two lists of the shards"
+_NO_EMPTY: Final = "no micro-batch is made while nothing comes; leave it out"
+_TIMESTAMP: Final = "the column approximateArrivalTimestamp has the arrival; leave it out"
 _LAG: Final = "the lag is in the query's progress; leave it out"
-_START: Final = "a time to start at is given as startingPosition, or initialPosition in a streaming read"
-_FORMAT: Final = "the column data has a record's bytes; parse them with Spark's functions, such as from_json"
-_FULL_CALLS: Final = "a task puts full calls, and waits for all of them before it ends; leave it out"
-_NO_TTL: Final = "no record is dropped; deliveryTimeout says when its task fails instead"
+_START: Final = "use startingPosition, or initialPosition in a streaming read"
+_FORMAT: Final = "parse the bytes of the column data with Spark's functions, such as from_json"
+_FULL_CALLS: Final = "a task puts full calls and waits for all of them; leave it out"
+_NO_TTL: Final = "use deliveryTimeout, after which the task fails; no record is dropped"
 
 
 def _hints(why: str, *names: str) -> dict[str, str]:
@@ -49,7 +44,7 @@ def _hints(why: str, *names: str) -> dict[str, str]:
 
 REFUSED: Final = {
     **_hints(
-        "what is guaranteed is Spark's own, by the query's checkpoint and its sink; leave it out", "guarantee"
+        "the guarantee is Spark's own, by the query's checkpoint and its sink; leave it out", "guarantee"
     ),
     **_hints(_NO_PATH, "path", "paths"),
     # Databricks

@@ -76,44 +76,44 @@ STREAMS: Final = under(
     Topic.RUN,
     setting("stream", _STREAMS, has_argument=True, is_required=True,
         elsewhere=("KCL streamName", "KCL streamArn"), topic=Topic.FIRST,
-        doc="The Kinesis stream to read: its name or its ARN. Or several: a list, or text with commas, in which a "
-            "pattern such as orders-* finds streams."),
+        doc="The stream to read, or several (in Python also as a list); orders-* finds streams by their "
+            "names."),
     shared("stream_list_interval_seconds", seconds(above=0), 30.0, name="streamListInterval", uses=STREAM_READ,
-        doc="How often to look for new streams that a pattern finds, and for streams that were gone."),
+        doc="How often to look for new streams of a pattern, and for missing ones."),
     option("streamName", READS, names(), setting="streams", aliases=("kinesis.streamName",), topic=Topic.FIRST,
-        doc="The streams to read: names, and patterns such as orders-* that find streams. Either this or "
-            "`streamARN` is required."),
+        doc="The streams to read: names, and patterns such as orders-*. Required without `streamARN`."),
     option("streamARN", READS, names(), setting="streams", topic=Topic.FIRST,
-        doc="The streams to read, by ARN: also those of other accounts. In a pattern only the name may have * or "
-            "?."),
+        doc="The streams to read by ARN, also of other accounts; only the name may be a pattern."),
     option("streamName", WRITE, STREAM, setting="stream", aliases=("kinesis.streamName",),
         unset="the column `stream` says",
-        topic=Topic.FIRST, doc="The stream to write to, by name."),
-    option("streamARN", WRITE, STREAM, setting="stream", topic=Topic.FIRST, doc="The stream to write to, by ARN."),
+        topic=Topic.FIRST, doc="The stream to write to."),
+    option("streamARN", WRITE, STREAM, setting="stream", topic=Topic.FIRST, doc="The stream to write to, "
+            "by its ARN."),
 )  # fmt: skip
 
 ACCESS: Final = under(
     Topic.ZOOKEEPER,
     setting("zookeeper_user", _USER,
-        doc="A user that ZooKeeper knows; with `zookeeper_password`."),
+        doc="The user to log in as; with `zookeeper_password`."),
     setting("zookeeper_password", text(), secret=True,
         doc="The password of `zookeeper_user`."),
     setting("zookeeper_auth", choice("digest", "sasl-digest"), "digest",
-        doc="How `zookeeper_user` logs in: by ZooKeeper's own digest scheme, or by SASL (DIGEST-MD5), which needs "
+        doc="How `zookeeper_user` logs in: ZooKeeper's digest scheme, or SASL (DIGEST-MD5), which needs "
             "`kinesis-spout[sasl]`."),
     setting("zookeeper_acl", text(ACL_WORDS, check=_acl), secret=True,
-        doc="Who may use the nodes created here: everybody (`open`), the user or certificate that created them "
-            "(`creator`), or ZooKeeper's own text. Unset: `creator` with a user or a certificate, else `open`."),
+        unset="`creator` with a user or certificate, else `open`",
+        doc="Who may use the nodes created here: everybody (`open`), the user or certificate that created "
+            "them (`creator`), or whom ZooKeeper's own text names."),
     setting("zookeeper_tls", FLAG, False,
-        doc="Whether to speak TLS with ZooKeeper."),
-    setting("zookeeper_tls_ca", _PEM,
-        doc="The CA certificates that the servers are verified with; unset: what the system trusts."),
+        doc="Speak TLS with ZooKeeper."),
+    setting("zookeeper_tls_ca", _PEM, unset="the system's",
+        doc="The CA certificates to trust."),
     setting("zookeeper_tls_certificate", _PEM,
-        doc="The certificate of this client, where ZooKeeper asks for one."),
+        doc="This client's certificate, where ZooKeeper asks for one."),
     setting("zookeeper_tls_key", _PEM,
         doc="The key of `zookeeper_tls_certificate`, if it is in a separate file."),
     setting("zookeeper_tls_key_password", text(), secret=True,
-        doc="The password of an encrypted `zookeeper_tls_key`."),
+        doc="The password of `zookeeper_tls_key`."),
     setting("zookeeper_tls_verify", choice("full", "ca", "none"), "full",
         doc="What is checked of a server's certificate: CA and host name (`full`), only the CA (`ca`), or "
             "nothing, for tests (`none`)."),
@@ -123,9 +123,10 @@ ACCESS: Final = under(
 ZOOKEEPER: Final = under(
     Topic.ZOOKEEPER,
     setting("zookeeper", _ZOOKEEPER, "embedded", has_argument=True,
-        topic=Topic.FIRST, doc="Where progress is kept. `embedded` starts the ZooKeeper that PySpark ships."),
+        topic=Topic.FIRST, doc="Where progress is kept. `embedded` starts the ZooKeeper that PySpark "
+            "ships, for this machine alone."),
     setting("zookeeper_root", _ROOT, "kinesis_spout",
-        doc="The parent node of all applications' nodes."),
+        doc="The parent of all applications' nodes."),
     *ACCESS,
     setting("session_timeout_seconds", seconds(1, MAX_SESSION_TIMEOUT_SECONDS),
         DEFAULT_SESSION_TIMEOUT_SECONDS,
@@ -141,17 +142,17 @@ PROGRESS: Final = under(
     Topic.SHARING,
     setting("app", _APP, has_argument=True, is_required=True,
         elsewhere=("KCL applicationName",), topic=Topic.FIRST,
-        doc="The application's name. Spouts of one name have one progress, and share the stream's shards."),
+        doc="The application's name. Spouts of one name share the stream's shards and have one progress."),
     *ZOOKEEPER,
-    setting("mode", choice("sharing", "standby"), "sharing", has_argument=True,
-        doc="`sharing`: takes its share of the shards. `standby`: takes none while a sharing spout is alive; then "
-            "one of the standby spouts takes them all."),
+    setting("mode", choice("sharing", "standby"), "sharing",
+        doc="`sharing`: takes its share of the shards. `standby`: takes shards only when no sharing spout "
+            "is alive; one standby spout then takes all."),
     setting("weight", number(at_most=1_000, above=0), 1.0,
-        doc="How large a share of the shards it has, relative to the others."),
+        doc="Its share of the shards, relative to the others'."),
     setting("hand_over_timeout_seconds", seconds(0, 600), 3.0,
         elsewhere=("KCL gracefulLeaseHandoffTimeoutMillis",),
-        doc="How long to wait for the records in flight of a shard that another spout takes over, before they "
-            "are left to that spout."),
+        doc="How long to wait for a shard's records in flight when another spout takes it over; that spout "
+            "then gets them."),
 )  # fmt: skip
 """The place of progress, and the shares of members."""
 
@@ -159,44 +160,42 @@ CLIENT: Final = under(
     Topic.ACCOUNTS,
     shared("region", text(check=_region), has_argument=True,
         aliases=("kinesis.region", "kinesis.kinesisRegion", "regionName"),
-        unset="the ARN's, the endpoint's, else boto3's own rules",
+        unset="that of the ARN, else of AWS's endpoint, else boto3's own rules",
         elsewhere=("KCL regionName",), topic=Topic.FIRST,
-        doc="The AWS region; unset: that of the stream's ARN or of AWS's endpoint, else boto3's own rules."),
+        doc="The AWS region."),
     shared("endpoint_url", URL, has_argument=True, aliases=("endpoint", "kinesis.endpointUrl"),
         unset="the region's",
         elsewhere=("KCL kinesisEndpoint",),
-        doc="A Kinesis endpoint other than AWS's, for emulators and VPC endpoints."),
+        doc="A Kinesis endpoint other than AWS's: an emulator, a VPC endpoint."),
     shared("role_arn", text("an IAM role ARN", r"arn:aws[a-z-]*:iam::\d{12}:role/[\w+=,.@/-]+"),
         aliases=("kinesis.stsRoleArn", "awsSTSRoleARN"),
         doc="A role to assume; its session renews itself."),
     shared("role_session_name", text("2 to 64 of a-z A-Z 0-9 _ + = , . @ -", r"[\w+=,.@-]{2,64}"),
         aliases=("kinesis.stsSessionName", "awsSTSSessionName"), unset="kinesis-spout",
-        doc="The session's name in CloudTrail; with `role_arn` only."),
+        doc="The session's name in CloudTrail; with `role_arn`."),
     shared("role_external_id", text(), secret=True,
-        doc="The external id that the role demands; with `role_arn` only."),
+        doc="The external id that the role demands; with `role_arn`."),
     shared("sts_endpoint", URL, aliases=("kinesis.stsEndpointUrl",), unset="the region's",
-        doc="An STS endpoint other than AWS's; with `role_arn` only."),
+        doc="An STS endpoint other than AWS's; with `role_arn`."),
     shared("aws_access_key_id", _KEY, name="awsAccessKey",
         aliases=("awsAccessKeyId", "kinesis.awsAccessKeyId"), secret=True, unset="boto3's own rules",
-        doc="Static credentials, with `aws_secret_access_key`; none: boto3's own rules."),
+        doc="Static credentials, with `aws_secret_access_key`."),
     shared("aws_secret_access_key", _KEY, name="awsSecretKey", aliases=("kinesis.awsSecretKey",),
         secret=True,
-        doc="The secret that belongs to `aws_access_key_id`."),
+        doc="The secret of `aws_access_key_id`."),
     shared("aws_session_token", _KEY, name="sessionToken", aliases=("kinesis.sessionToken",), secret=True,
-        doc="The token of temporary credentials; with `aws_access_key_id` only."),
+        doc="The token of temporary credentials; with `aws_access_key_id`."),
     shared("aws_profile", text(), unset="boto3's own rules",
-        doc="A profile of the shared configuration, on every machine: its credentials (keys, a role, SSO, a "
-            "process), region and endpoints; without `aws_access_key_id`."),
+        doc="A profile of AWS's shared configuration, on every machine: its credentials (keys, role, SSO, "
+            "process), region and endpoints; not with `aws_access_key_id`."),
     shared("ca_bundle", text(), unset="what boto3 trusts",
-        doc="A PEM file with a CA bundle, on every machine: Kinesis, STS, SSO and S3 are verified with it."),
-    shared("proxy_url", PROXY, secret=True, unset="as the environment says",
-        doc="An HTTP proxy that Kinesis, STS, SSO and S3 are reached through; may hold a user and a password. "
-            "Unset: `HTTPS_PROXY`, `HTTP_PROXY` and `NO_PROXY`."),
+        doc="A PEM file with a CA bundle, on every machine, for Kinesis, STS, SSO and S3."),
+    shared("proxy_url", PROXY, secret=True, unset="`HTTPS_PROXY`, `HTTP_PROXY` and `NO_PROXY`",
+        doc="An HTTP proxy for Kinesis, STS, SSO and S3."),
     shared("use_fips_endpoint", FLAG, unset="boto3's own rules",
-        doc="Whether AWS's FIPS endpoints are called, on every machine, of Kinesis, STS, SSO and S3; without "
-            "`endpoint_url`."),
+        doc="Call AWS's FIPS endpoints of Kinesis, STS, SSO and S3; not with `endpoint_url`."),
     shared("use_dualstack_endpoint", FLAG, unset="boto3's own rules",
-        doc="Whether AWS's endpoints that have IPv6 addresses too are called, on every machine, of Kinesis, STS, "
-            "SSO and S3; without `endpoint_url`."),
+        doc="Call the endpoints of Kinesis, STS, SSO and S3 that have IPv6 addresses too; not with "
+            "`endpoint_url`."),
 )  # fmt: skip
 """The connection to Kinesis; see ``rules``."""

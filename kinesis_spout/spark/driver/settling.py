@@ -16,7 +16,7 @@ from typing import Final
 from msgspec import structs
 
 from kinesis_spout.model.errors import HandlerKilledWorker, KinesisSpoutError
-from kinesis_spout.model.handler import RaisedAt, raised_at
+from kinesis_spout.model.handler import RaisedAt, failure_of, raised_at
 from kinesis_spout.model.record import Record
 from kinesis_spout.spark.driver.driver_shards import DriverShard, DriverShards
 from kinesis_spout.spark.driver.running_batches import Batch
@@ -77,7 +77,7 @@ class Settling:
         # An error of Spark's own client says nothing of the handler.
         cause = error.__cause__ if isinstance(error, HandlerRaised) else None
         raised = None if cause is None else raised_at(cause)
-        self._consumer.failures.add(raised)
+        self._consumer.failures.add(raised, error_text="" if cause is None else failure_of(cause).error_text)
         for work in batch.works:
             self._slice_died(work, batch, error, reason, raised)
 
@@ -106,8 +106,9 @@ class Settling:
         failed = {failure.sequence: failure.sequence for failure in outcome.failures}
         waiting = [(failed[each.record.sequence], each) for each in result.unfinished]
         self._retry_data.keep(shard_id, ((sequence, each.record) for sequence, each in waiting))
+        texts = {each.raised: each.error for each in reversed(result.unfinished)}
         for raised, count in Counter(each.raised for each in result.unfinished).items():
-            failures.add(raised, count)
+            failures.add(raised, count, error_text=texts[raised])
         finished = {retry.sequence for retry in plan.retries} - failed.keys()
         if finished or exhausted:
             self._retry_data.drop(shard_id, finished | {gone.sequence for gone in exhausted})

@@ -15,6 +15,7 @@ from typing import Any, Final
 
 from kinesis_spout.model.errors import KinesisSpoutError
 from kinesis_spout.settings import SpoutConfig
+from kinesis_spout.settings.documentation import help_text
 from kinesis_spout.settings.setting_messages import MissingSetting
 from kinesis_spout.settings.sources import (
     Setting,
@@ -79,7 +80,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     settings = parser.add_argument_group("settings")
     for name, row in SETTINGS.items():
         settings.add_argument(
-            _option(name), dest=_PREFIX + name, metavar="TEXT", help=row.doc.replace("%", "%%")
+            _option(name), dest=_PREFIX + name, metavar="TEXT", help=help_text(row).replace("%", "%%")
         )
 
 

@@ -238,5 +238,5 @@ def _decoded(name: str, content: bytes, where: str) -> tuple[StateFile, Rows]:
 def _unreadable(found: str) -> str:
     return (
         f"expected a file of keyed state, found {found}. Restore it from a backup; or begin again from a position "
-        "of your choice with `kinesis-spout checkpoints reset`, which removes the state"
+        "of your choice with `kinesis-spout checkpoints reset --to PLACE`, which removes the state"
     )

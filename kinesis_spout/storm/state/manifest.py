@@ -203,7 +203,7 @@ class StateManifest:
             raise StateUnreadable(
                 f"expected the manifest of a topology's state (JSON, version {VERSION}), got {stored[:200]!r}: "
                 f"{error}. Restore ZooKeeper's data; or begin again from a position of your choice with "
-                "`kinesis-spout checkpoints reset`, which removes the state"
+                "`kinesis-spout checkpoints reset --to PLACE`, which removes the state"
             ) from error
 
 

@@ -138,7 +138,7 @@ def check_named(start: StartPositions, shards: Collection[Shard]) -> None:
     if len(start.shards) > MAX_NAMED_SHARDS:
         raise InvalidConfig(
             f"expected positions of {MAX_NAMED_SHARDS:,} shards at most, as one node of ZooKeeper takes them, got "
-            f"{len(start.shards):,}; give the others theirs with `kinesis-spout checkpoints reset`"
+            f"{len(start.shards):,}; give the others theirs with `kinesis-spout checkpoints reset --to PLACE`"
         )
     known = {shard.shard_id for shard in shards}
     unknown = sorted(start.shards.keys() - known)

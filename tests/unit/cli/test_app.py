@@ -13,7 +13,7 @@ from tests.unit.cli.fake_world import SETTINGS, FakeWorld
 
 
 def test_without_arguments_the_help_names_every_command() -> None:
-    out, _ = FakeWorld().call(exit_code=2)
+    _, err = FakeWorld().call(exit_code=2)
     for command in (
         "run",
         "shards",
@@ -24,7 +24,7 @@ def test_without_arguments_the_help_names_every_command() -> None:
         "options",
         "Exit codes",
     ):
-        assert command in out
+        assert command in err
 
 
 def test_the_version_is_printed() -> None:

@@ -90,3 +90,9 @@ def test_commands_and_options_are_completed(name: str, tmp_path: Path) -> None:
         typing.await_text("redrive ")
         typing.type("--dry\t")
         typing.await_text("--dry-run ")
+
+
+def test_the_words_that_a_setting_takes_are_completed(tmp_path: Path) -> None:
+    with a_shell("bash", tmp_path) as typing:
+        typing.type("kinesis-spout run module:handle --order unor\t")
+        typing.await_text("unordered ")

@@ -106,7 +106,7 @@ class Asked(World):
         return self._zookeeper
 
 
-def config(endpoint_url: str = "http://127.0.0.1:1", **settings: Any) -> SpoutConfig:
+def config(endpoint_url: str | None = "http://127.0.0.1:1", **settings: Any) -> SpoutConfig:
     of_all = {"stream": "orders", "app": "billing", "region": "eu-west-1", "endpoint_url": endpoint_url}
     keys = {"aws_access_key_id": "any", "aws_secret_access_key": "keys"}
     return SpoutConfig.of(**{**of_all, **keys, **settings})
@@ -178,7 +178,9 @@ def test_a_stream_that_does_not_exist_is_missing_and_the_endpoint_is_not(endpoin
         {"__type": "ResourceNotFoundException", "message": "none"},
     )
     endpoint.answers["ListShards"] = endpoint.answers["DescribeStreamSummary"]
-    assert conditions(asked(endpoint)).items() >= {"endpoint": "ok", "stream": "missing"}.items()
+    findings = asked(endpoint)
+    assert conditions(findings) == {"endpoint": "ok", "stream": "missing"}
+    assert findings["stream"].text == f"orders: no such stream in eu-west-1 at {endpoint.url}"
 
 
 def test_without_a_stream_only_the_endpoint_is_asked(endpoint: Endpoint) -> None:
@@ -352,5 +354,40 @@ def test_credentials_that_are_not_found_are_missing(monkeypatch: pytest.MonkeyPa
     assert found["credentials"].condition is Condition.MISSING
     assert (found["endpoint"].condition, found["endpoint"].text) == (
         Condition.UNKNOWN,
-        "not asked: each request is signed with credentials",
+        "not asked: a request needs credentials, and there are none",
     )
+    assert "AWS_ACCESS_KEY_ID" not in found["credentials"].text, "said once"
+    assert (
+        "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or `aws_profile`" in f"{found['credentials'].next}"
+    )
+
+
+@pytest.mark.parametrize(
+    "code", ["UnrecognizedClientException", "InvalidSignatureException", "ExpiredTokenException"]
+)
+def test_credentials_that_aws_refuses_are_said_to_be_refused_once(endpoint: Endpoint, code: str) -> None:
+    endpoint.answers |= dict.fromkeys(
+        ("DescribeStreamSummary", "ListShards"), (400, {"__type": code, "message": "no"})
+    )
+    findings = asked(endpoint)
+    assert conditions(findings) == {"endpoint": "ok", "stream": "missing"}
+    assert "give credentials that this endpoint takes" in f"{findings['stream'].next}"
+    assert "allow" not in f"{findings['stream'].next}"
+
+
+def test_without_a_region_the_next_step_names_it(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    for name in ("AWS_DEFAULT_REGION", "AWS_REGION", "AWS_PROFILE"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("AWS_CONFIG_FILE", str(tmp_path / "none"))
+    settings = config(region=None, endpoint_url=None)
+    [found] = doctor.kinesis(World(), settings, stream=True)
+    assert found.condition is Condition.MISSING
+    assert "specify a region" in found.text
+    assert "set `region`" in f"{found.next}"
+    assert "set `region`" not in found.text
+
+
+def test_without_java_an_embedded_zookeeper_is_not_said_to_start() -> None:
+    found = doctor.zookeeper(Asked(None), config(), can_start=False)
+    assert found.condition is Condition.UNKNOWN
+    assert "needs Java" in found.text

@@ -95,7 +95,7 @@ def test_a_missing_required_setting_says_where_it_can_be_set(missing: str) -> No
         ("initial_position", "2026-01-31T12:00:00", "a time with its zone"),
         ("initial_position", 1_700_000_000_000, "this looks like milliseconds"),
         ("initial_position", "-1", "seconds since the epoch"),
-        ("dead_letters", "", "text, or none"),
+        ("dead_letters", "", "kinesis://stream, or none"),
         ("dead_letters", "file://var/dead", "three slashes"),
         ("dead_letters", "file:/var/dead", "two slashes"),
         ("dead_letters", "kinesis://or/ders", "kinesis://<stream name>"),
@@ -497,7 +497,8 @@ def test_every_option_can_be_printed_as_a_row() -> None:
     assert tuple(rows) == SpoutConfig.__struct_fields__
     assert all(row.type_text and row.doc.endswith((".", "`.")) and row.default for row in rows.values())
     assert (rows["retry_limit"].type_text, rows["retry_limit"].default) == ("int >= 0, or none", "3")
-    assert (rows["stream"].default, rows["region"].default) == ("required", "none")
+    assert (rows["stream"].default, rows["role_arn"].default) == ("required", "none")
+    assert rows["consumer_name"].default == "the application's name"
     assert (rows["max_bytes_per_slice"].default, rows["max_pending"].default) == ("64 MiB", "20,000")
 
 

@@ -3,12 +3,14 @@
 import unicodedata
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 import pytest
 
 from kinesis_spout.model.errors import StoreUnavailable
 from kinesis_spout.model.record import DeadLetter
 from kinesis_spout.operations.stored_progress import StoredProgress
+from kinesis_spout.operations.world import World
 from kinesis_spout.settings import SpoutConfig
 from tests.support.consumer.letters import LETTER, letter
 from tests.unit.cli.fake_world import SETTINGS, FakeWorld
@@ -58,7 +60,10 @@ def test_the_list_can_be_of_one_reason() -> None:
 def test_no_letters_is_no_error() -> None:
     world = FakeWorld()
     assert world.json("dead-letters", "list") == []
-    assert "no dead letters in .kinesis-spout/billing" in world.call("dead-letters", "list", *SETTINGS)[1]
+    assert (
+        f"no dead letters in {Path.cwd()}/.kinesis-spout/billing"
+        in world.call("dead-letters", "list", *SETTINGS)[1]
+    )
 
 
 def test_a_letter_is_shown_in_full_as_text_and_as_base64() -> None:
@@ -264,6 +269,21 @@ def test_an_application_that_has_not_begun_is_refused_with_those_that_have(comma
     assert "did you mean billings on orders?" in err
 
 
+@pytest.mark.parametrize("form", [(), ("--json",)])
+@pytest.mark.parametrize("command", COMMANDS)
+def test_a_folder_where_no_consumer_has_run_is_refused_in_every_form(
+    command: tuple[str, ...], form: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class OnDisk(FakeWorld):
+        dead_letters = World.dead_letters
+        progress = World.progress
+
+    monkeypatch.chdir(tmp_path)
+    out, err = OnDisk().call("dead-letters", *command, *form, *SETTINGS, exit_code=4)
+    assert out == ""
+    assert f"'{tmp_path}/.kinesis-spout/zookeeper', found no such directory" in err
+
+
 @pytest.mark.parametrize("command", [("list",), ("redrive", "--all")])
 def test_an_application_that_has_begun_may_have_no_letters(command: tuple[str, ...]) -> None:
     world = FakeWorld()
@@ -298,5 +318,5 @@ def test_a_zookeeper_that_is_away_leaves_no_letters_an_answer() -> None:
                 yield progress
 
     _, err = Alone().call("dead-letters", "list", *SETTINGS)
-    assert "no dead letters in .kinesis-spout/billing" in err
+    assert f"no dead letters in {Path.cwd()}/.kinesis-spout/billing" in err
     assert "could not find out whether billing has begun on orders: nobody answers" in err

@@ -51,7 +51,7 @@ def test_something_that_is_missing_is_an_exit_code(asked: dict[str, Any]) -> Non
     asked["findings"] = [FINE, MISSING]
     out, _ = FakeWorld().call("doctor", *SETTINGS, exit_code=1)
     assert "missing    ZooKeeper" in out
-    assert "`--set session_timeout_seconds`" in out, "in the words of the command line"
+    assert "`--set session_timeout_seconds=VALUE`" in out, "in the words of the command line"
     assert "next: see that it runs" in out
 
 

@@ -66,7 +66,10 @@ def test_each_member_is_shown_with_its_role_and_its_shards() -> None:
 
 def test_where_nobody_is_alive_it_says_so() -> None:
     out, err = FakeWorld().call("members", "list", *SETTINGS)
-    assert (out, err) == ("", "no member is alive: start one, for instance with `kinesis-spout run`\n")
+    assert (out, err) == (
+        "",
+        "no member is alive: start one, for instance with `kinesis-spout run MODULE:HANDLER`\n",
+    )
 
 
 def test_shards_shows_the_members_and_what_is_being_handed_over() -> None:

@@ -128,7 +128,7 @@ def test_missing_credentials_are_told_once(
     assert result.exit_code == 3
     assert result.stderr == (
         "error: PutRecords on orders failed: Unable to locate credentials; set AWS_ACCESS_KEY_ID and "
-        "AWS_SECRET_ACCESS_KEY, or `--set aws_profile`; an emulator takes any keys\n"
+        "AWS_SECRET_ACCESS_KEY, or `--set aws_profile=VALUE`; an emulator takes any keys\n"
     )
 
 

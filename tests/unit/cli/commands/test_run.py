@@ -19,6 +19,8 @@ from kinesis_spout.cli.runs.progress_views import Goal, open_view
 from kinesis_spout.cli.runs.snapshot import QuerySnapshots
 from kinesis_spout.consumer.counters import Counters
 from kinesis_spout.model.errors import InvalidConfig, StreamNotFound, Unavailable
+from kinesis_spout.model.handler import failure_of
+from kinesis_spout.model.logs import FailureKinds
 from kinesis_spout.settings import SpoutConfig
 from shard_state import SequenceNumber, ShardPhase, ShardStatus, Trouble
 from tests.support.terminals import a_terminal
@@ -182,6 +184,25 @@ def test_a_scheme_that_is_none_is_refused_before_spark_starts() -> None:
     _, err = FakeWorld().call("run", "json:loads", "--scheme", "xml", *SETTINGS, exit_code=2)
     assert "--scheme: expected one of raw" in err
     assert "next: the command with --help" in err
+
+
+def test_what_a_handler_raised_is_shown_with_its_message_to_who_runs_it_and_logged_without(
+    capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    def handle(amount: int) -> None:
+        raise ValueError(f"expected a positive amount, got {amount}")
+
+    try:
+        handle(2 - 7)
+    except ValueError as error:
+        failure = failure_of(error)
+    with open_view(json=False, detailed=False):
+        FailureKinds().add(failure.raised, error_text=failure.error_text)
+    lines = capsys.readouterr().err.splitlines()
+    assert "a handler failed with ValueError at " in lines[0]
+    assert lines[-1] == "ValueError: expected a positive amount, got -5"
+    assert 'raise ValueError(f"expected a positive amount, got {amount}")' in lines[-2]
+    assert "-5" not in caplog.text
 
 
 def test_a_warning_that_repeats_is_shown_once(capsys: pytest.CaptureFixture[str]) -> None:

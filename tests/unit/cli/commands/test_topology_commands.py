@@ -168,7 +168,7 @@ def test_the_newest_counts_of_the_progress_are_drawn(in_directory: Path) -> None
     ("text", "message", "exit_code"),
     [
         (None, "--progress: expected a file that can be read", 2),
-        ("", "progress: no progress is in it yet; `topology run", 1),
+        ("", "progress: no progress is in it yet; `kinesis-spout topology run", 1),
         (
             '{"components": {"split": {}, "join": {}, "sum": {}}}\n',
             "error: --progress: expected the progress of this topology (sentences, split), got progress, which ",
