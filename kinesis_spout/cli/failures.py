@@ -35,8 +35,7 @@ _NEXT_STEPS: Final[dict[type[KinesisSpoutError], str]] = {
     WrongArguments: "the command with --help says what it takes",
     BrokenTopology: "fix it in its module; `kinesis-spout topology explain MODULE:BUILDER` checks it "
     "without Spark",
-    InvalidConfig: "a setting is given as --set NAME=VALUE, as KINESIS_SPOUT_NAME, or in a file (--config); "
-    "`kinesis-spout options` lists all",
+    InvalidConfig: "`kinesis-spout options` lists the settings, and what each takes",
     ConsumerAlive: "stop them (Ctrl-C or SIGTERM) and try again; one that was killed counts until its session "
     "has ended (--set session_timeout_seconds=VALUE)",
     CheckpointUnreadable: "`kinesis-spout checkpoints show` shows what can be read, `kinesis-spout checkpoints "

@@ -129,11 +129,12 @@ def _for_each(world: World, config: SpoutConfig, command: Callable[[SpoutConfig]
 
 def load(file: Path | None, given: Mapping[str, str | None], assignments: Sequence[str]) -> SpoutConfig:
     """Make the configuration: options over ``--set`` over the environment over the file."""
-    texts = dict(_assigned(assignment) for assignment in assignments)
-    texts |= {name: text for name, text in given.items() if text is not None}
+    said = {
+        name: Setting(text, f"--set {name}", strict=False)
+        for name, text in (_assigned(assignment) for assignment in assignments)
+    } | {name: Setting(text, name, strict=False) for name, text in given.items() if text is not None}
     try:
         in_file = {} if file is None else from_toml_file(file)
-        said = {name: Setting(text, "", strict=False) for name, text in texts.items()}
         return SpoutConfig(**checked(in_file | from_environment(os.environ) | said))
     except MissingSetting as missing:
         name = missing.setting
@@ -178,8 +179,8 @@ def _assigned(assignment: str) -> tuple[str, str]:
     name = name.strip().replace("-", "_")
     if name not in SETTINGS:
         near = nearest(name)
-        advice = f"did you mean {' or '.join(near)}?" if near else "`kinesis-spout options` lists all"
-        raise InvalidConfig(f"--set: unknown setting {name!r}: {advice}")
+        advice = f": did you mean {' or '.join(near)}?" if near else ""
+        raise InvalidConfig(f"--set: unknown setting {name!r}{advice}")
     if not equals:
         raise InvalidConfig(f"--set: expected {name}=VALUE, got no value")
     return name, text

@@ -36,8 +36,8 @@ https://kubernetes.io/docs/concepts/services-networking/service/#environment-var
 
 class Setting(NamedTuple):
     value: Any
-    source: str
-    """The name of its place in messages; empty for a keyword argument."""
+    called: str
+    """Its name in messages, with the place where it was set, if that is not a keyword argument."""
     strict: bool = True
     """Refuse text in place of a number; the environment and the command line have nothing but text."""
 
@@ -45,7 +45,7 @@ class Setting(NamedTuple):
 def from_keywords(settings: Mapping[str, Any], rows: Mapping[str, Option] = SETTINGS) -> dict[str, Setting]:
     """Take keyword arguments; each must be a setting, one of ``rows``."""
     _refuse_unknown(settings, "keyword argument", rows=rows)
-    return {name: Setting(value, "") for name, value in settings.items()}
+    return {name: Setting(value, name) for name, value in settings.items()}
 
 
 def from_environment(environ: Mapping[str, str]) -> dict[str, Setting]:
@@ -70,7 +70,9 @@ def from_topology(conf: Mapping[str, Any]) -> dict[str, Setting]:
 def _from_text(given: Mapping[str, Any], what: str, spelled: Callable[[str], str]) -> dict[str, Setting]:
     _refuse_unknown(given, what, spelled=spelled)
     known = {spelled(name): name for name in SETTINGS}
-    return {known[key]: Setting(value, key, strict=False) for key, value in given.items()}
+    return {
+        known[key]: Setting(value, f"{known[key]} (from {key})", strict=False) for key, value in given.items()
+    }
 
 
 def from_toml_file(path: Path) -> dict[str, Setting]:
@@ -88,8 +90,8 @@ def from_toml_file(path: Path) -> dict[str, Setting]:
         raise InvalidConfig(
             f"expected a table [{TOML_TABLE}] in {str(path)!r}, got one {type(table).__name__} of that name"
         )
-    _refuse_unknown(table, f"key in {str(path)!r}")
-    return {name: Setting(value, str(path)) for name, value in table.items()}
+    _refuse_unknown(table, "key", where=f" in {str(path)!r}")
+    return {name: Setting(value, f"{name} (from {path})") for name, value in table.items()}
 
 
 def variable(name: str) -> str:
@@ -114,11 +116,13 @@ def _checked(option: Option, setting: Setting | None) -> Any:
     value = setting.value
     if option.allows_none and (value is None or (isinstance(value, str) and value.lower() == "none")):
         return None
-    called = f"{option.setting} (from {setting.source})" if setting.source else option.setting
+    called, allowed = setting.called, option.allowed
+    if not setting.strict and option.type.has_units:
+        allowed += f", or {option.type.text_words}"
     try:
         return option.type.of(value, strict=setting.strict)
     except NotAllowed as error:
-        raise error.refusal(called, option.allowed, value, secret=option.secret) from None
+        raise error.refusal(called, allowed, value, secret=option.secret) from None
     except InvalidConfig as error:
         raise InvalidConfig(f"{called}: {error}") from None
 
@@ -134,6 +138,7 @@ def _refuse_unknown(
     given: Mapping[str, Any],
     what: str,
     spelled: Callable[[str], str] = str,
+    where: str = "",
     rows: Mapping[str, Option] = SETTINGS,
 ) -> None:
     # The value stays out of the message: an unknown key may be a misspelt secret.
@@ -141,5 +146,6 @@ def _refuse_unknown(
     for name in given:
         if name not in allowed:
             near = " or ".join(spelled(each) for each in nearest(name) if each in rows)
-            advice = f"did you mean {near}?" if near else f"expected one of {', '.join(allowed)}"
-            raise InvalidConfig(f"unknown {what} {name!r}: {advice}")
+            those = "those that `kinesis-spout options` lists" if rows is SETTINGS else ", ".join(allowed)
+            advice = f"did you mean {near}?" if near else f"expected one of {those}"
+            raise InvalidConfig(f"unknown {what} {name!r}{where}: {advice}")

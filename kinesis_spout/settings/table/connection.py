@@ -158,7 +158,7 @@ PROGRESS: Final = under(
 
 CLIENT: Final = under(
     Topic.ACCOUNTS,
-    shared("region", text(check=_region), has_argument=True,
+    shared("region", text("a region such as eu-central-1", check=_region), has_argument=True,
         aliases=("kinesis.region", "kinesis.kinesisRegion", "regionName"),
         unset="that of the ARN, else of AWS's endpoint, else boto3's own rules",
         elsewhere=("KCL regionName",), topic=Topic.FIRST,

@@ -72,7 +72,7 @@ def test_a_file_counts_while_it_is_fresh(tmp_path: Path) -> None:
     long_ago = time.time() - 60
     os.utime(file, (long_ago, long_ago))
     code, _, said = health("--file", str(file))
-    assert (code, said) == (1, "expected it touched within 10 s, it was 60 s ago\n")
+    assert (code, said) == (1, f"expected {file} touched within 10 s, it was 60 s ago\n")
 
 
 @pytest.mark.parametrize(

@@ -54,8 +54,24 @@ def test_an_option_wins_over_an_assignment_over_the_environment_over_the_file(
 
 
 def test_a_wrong_value_is_refused_with_what_is_allowed() -> None:
-    with pytest.raises(InvalidConfig, match=r"retry_limit: expected int >= 0, or none, got 'some'"):
-        load(None, NAMES, ["retry_limit=some"])
+    with pytest.raises(InvalidConfig, match=r"^retry_limit: expected int >= 0, or none, got 'some'"):
+        load(None, NAMES | {"retry_limit": "some"}, [])
+
+
+def test_a_wrong_assignment_is_refused_as_one_and_units_are_offered() -> None:
+    with pytest.raises(InvalidConfig, match=r"^--set retry_limit: expected int >= 0, or none, got 'x'$"):
+        load(None, NAMES, ["retry_limit=x"])
+    units = r"expected float >= 0, or a duration such as 200ms, 10s, 5m or 1h, at least 0s, got '5x'$"
+    with pytest.raises(InvalidConfig, match=units):
+        load(None, NAMES, ["max_batch_seconds=5x"])
+    with pytest.raises(InvalidConfig, match=r"or a size such as 500k, 8m or 1g, or a number of bytes"):
+        load(None, NAMES, ["max_buffered_bytes=lots"])
+
+
+def test_the_end_of_a_run_is_not_offered_the_beginning_of_the_stream() -> None:
+    with pytest.raises(InvalidConfig, match=r"^until: expected latest, an ISO 8601 time") as refused:
+        load(None, NAMES | {"until": "tomorrow"}, [])
+    assert "trim_horizon" not in str(refused.value)
 
 
 @pytest.mark.parametrize(
@@ -66,7 +82,7 @@ def test_a_wrong_value_is_refused_with_what_is_allowed() -> None:
         ("KINESIS_SPOUT_RETRY_LIMIT=3", r"did you mean retry_limit\?"),
         ("timeout=3", "did you mean session_timeout_seconds or hand_over_timeout_seconds or record_timeout"),
         ("retry_limit", "=VALUE"),
-        ("x=1", "options"),
+        ("x=1", "unknown setting 'x'$"),
     ],
 )
 def test_an_assignment_that_is_none_is_refused(assignment: str, message: str) -> None:

@@ -86,7 +86,7 @@ def test_a_missing_required_setting_says_where_it_can_be_set(missing: str) -> No
         ("max_records_per_fetch", 10_001, "int >= 1 and <= 10,000"),
         ("poll_interval_seconds", 0.1, "float >= 0.2"),
         ("fail_on_data_loss", "false", "true or false"),
-        ("region", "", "text, or none"),
+        ("region", "", "a region such as eu-central-1, or none"),
         ("endpoint_url", "localhost:4566", "http://"),
         ("role_arn", "admin", "an IAM role ARN"),
         ("role_session_name", "spout", "none without role_arn"),
@@ -129,9 +129,8 @@ def test_a_setting_that_is_only_spelled_otherwise_is_answered_with_its_name(name
     assert refusal(**{name: 1}).endswith("did you mean retry_limit?")
 
 
-def test_an_unknown_setting_near_nothing_is_answered_with_all_names() -> None:
-    message = refusal(xyzzy=1)
-    assert all(name in message for name in SpoutConfig.__struct_fields__)
+def test_an_unknown_setting_near_nothing_is_answered_with_the_command_that_lists_all() -> None:
+    assert refusal(xyzzy=1).endswith("expected one of those that `kinesis-spout options` lists")
 
 
 def test_the_value_of_an_unknown_setting_is_not_shown_for_it_may_be_a_secret() -> None:
@@ -373,7 +372,7 @@ def test_a_number_in_the_environment_may_have_a_unit(name: str, text: str, value
 
 
 def test_a_number_with_a_unit_has_the_range_of_one_without() -> None:
-    with pytest.raises(InvalidConfig, match=r"expected float >= 0\.2, got '199ms'"):
+    with pytest.raises(InvalidConfig, match=r"expected float >= 0\.2, or a duration .*, got '199ms'"):
         SpoutConfig.from_env({"KINESIS_SPOUT_POLL_INTERVAL_SECONDS": "199ms"}, **REQUIRED)
     assert refusal(poll_interval_seconds="500ms").endswith("got '500ms'")
 
@@ -466,7 +465,7 @@ def test_a_relative_path_in_a_toml_file_stays_relative(tmp_path: Path) -> None:
     [
         ("retry_limit = ", "expected TOML in .*spout.toml"),
         ("kinesis_spout = 3", r"expected a table \[kinesis_spout\] in .*got one int"),
-        ("retry_limt = 3", "unknown key in .*spout.toml.*did you mean retry_limit"),
+        ("retry_limt = 3", "unknown key 'retry_limt' in .*spout.toml.*did you mean retry_limit"),
         ('retry_limit = "3"', r"^retry_limit \(from .*spout.toml\): expected int >= 0, or none, got '3'"),
     ],
 )
