@@ -285,17 +285,20 @@ def put_back(
     return count
 
 
-def dismiss(world: World, config: SpoutConfig, chosen: ChosenLetters, by: Operator) -> int:
+def dismiss(
+    world: World, config: SpoutConfig, chosen: ChosenLetters, by: Operator, *, force: bool = False
+) -> int:
     """Leave what was chosen out of every list from now on, and say how many letters that was; ``by`` says why.
 
     Raises:
         LettersHeld: nothing was dismissed.
-        StoreError: ZooKeeper cannot be asked whether others have the letters. Nothing was dismissed.
+        StoreError: ZooKeeper cannot be asked whether others have the letters, and ``force`` is not given.
+            Nothing was dismissed.
         DeadLetterError: some may be dismissed; the audit says so, and calling again dismisses the others.
     """
     if not chosen:
         return 0
-    with _alone(world, config, by, "dismissal") as (progress, check):
+    with _alone(world, config, by, "dismissal", force=force) as (progress, check):
         letter_ids = [letter.letter_id for letter in chosen.left()]
         if not letter_ids:
             return 0
@@ -316,7 +319,7 @@ def _noted(count: int, chosen: ChosenLetters) -> str:
 
 @contextmanager
 def _alone(
-    world: World, config: SpoutConfig, by: Operator, what: str, *, force: bool = False
+    world: World, config: SpoutConfig, by: Operator, what: str, *, force: bool
 ) -> Iterator[tuple[StoredProgress | None, Callable[[], None]]]:
     """Keep others from a place's letters. Give the session that does, and a check that it still does.
 
@@ -338,7 +341,8 @@ def _alone(
             if not force:
                 raise
             world.listener.note(
-                f"could not find out whether others redrive or dismiss letters of {place}: {error}"
+                f"could not find out whether others redrive or dismiss letters of {place}, and the audit lacks "
+                f"this {what}: {error}"
             )
             other = progress = None
         if other is not None:

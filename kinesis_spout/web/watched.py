@@ -19,8 +19,10 @@ from kinesis_spout.settings import SpoutConfig
 
 _LIST_SECONDS: Final = 2.0
 _PATIENCE_SECONDS: Final = 30.0
-_TOUR_PATIENCE_SECONDS: Final = 3.0
+_TOUR_PATIENCE_SECONDS: Final = 2.0
+"""The time for which the list waits for figures that are not read yet."""
 _COUNT_PATIENCE_SECONDS: Final = 1.0
+"""The time for a count of dead letters while an application is visited; it goes on afterwards."""
 _MOST_VISITED: Final = 100
 """The most applications that are looked at for the list."""
 _VISITORS: Final = 8

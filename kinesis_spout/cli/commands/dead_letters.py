@@ -51,6 +51,10 @@ MessageIds = Annotated[
 Every = Annotated[
     bool, typer.Option("--all", help="Every letter, or all that --reason, --shard and --error choose.")
 ]
+Force = Annotated[
+    bool,
+    typer.Option("--force", help="Also if ZooKeeper cannot say whether another redrive or dismissal runs."),
+]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Change nothing; only say which letters are meant.")]
 
 
@@ -129,12 +133,7 @@ def redrive(
     error: ErrorText = None,
     dry_run: DryRun = False,
     yes: Yes = False,
-    force: Annotated[
-        bool,
-        typer.Option(
-            "--force", help="Also if ZooKeeper cannot say whether another redrive or dismissal runs."
-        ),
-    ] = False,
+    force: Force = False,
     rate: Annotated[
         float | None, typer.Option(min=0.1, metavar="N", help="The most records to put in a second.")
     ] = None,
@@ -176,6 +175,7 @@ def dismiss(
     error: ErrorText = None,
     dry_run: DryRun = False,
     yes: Yes = False,
+    force: Force = False,
     json: Json = False,
 ) -> None:
     """Leave letters that nobody needs out of the list. Their records are not delivered again.
@@ -192,7 +192,8 @@ def dismiss(
             return
         if every and chosen:
             confirm(f"dismiss {chosen.text}, so that nobody receives their records", yes=yes)
-        count = dismiss_letters(ctx.obj, config, chosen, replace(Operator.here(), why=why))
+        by = replace(Operator.here(), why=why)
+        count = dismiss_letters(ctx.obj, config, chosen, by, force=force)
         if json:
             print_json({"dismissed": count, "missing": chosen.missing})
         else:

@@ -127,6 +127,7 @@ class Observation:
 
     def letter_count(self, patience_seconds: float = 0.0) -> int | None:
         """The number of dead letters as it was read last, perhaps a minute ago; None if it is not known."""
+        self._looked_at = time.monotonic()
         return self._letter_count.ask(patience_seconds, _COUNT_SECONDS).value
 
     def shard_count(self) -> int | None:

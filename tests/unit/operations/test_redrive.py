@@ -412,11 +412,15 @@ def test_a_dismissal_that_broke_off_is_in_the_audit_and_the_next_one_dismisses_t
     assert [of for _, _, of, _ in operators.audit] == ["at most 5 of 5 letters: all", "3 of 3 letters: all"]
 
 
-def test_without_zookeeper_no_letter_is_dismissed(operators: Operators) -> None:
+def test_without_zookeeper_letters_are_dismissed_by_force_only(operators: Operators) -> None:
     operators.world.zookeeper.set_available(False)
-    with pytest.raises(StoreUnavailable):
-        operators.dismiss("one@here")
-    assert operators.left == 1_000
+    by = Operator(who="one@here", why="old")
+    with chosen_letters(operators.world, operators.config, Choice()) as chosen:
+        with pytest.raises(StoreUnavailable):
+            dismiss(operators.world, operators.config, chosen, by)
+        assert operators.left == 1_000
+        assert dismiss(operators.world, operators.config, chosen, by, force=True) == 1_000
+    assert operators.left == 0
 
 
 def test_a_dismissal_whose_session_was_lost_marks_nothing(operators: Operators) -> None:
