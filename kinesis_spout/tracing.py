@@ -1,4 +1,4 @@
-"""OpenTelemetry's spans of records, by its API alone; needs ``kinesis-spout[otel]``. What exports them is yours.
+"""OpenTelemetry's spans of records, by its API alone; needs ``kinesis-spout[otel]``. The exporter is yours.
 
 Imported only where the setting `tracing` is on. A span costs 30 µs, so it is made only for what belongs to a
 sampled trace: a put whose current span is sampled, a record whose producer's was. Names and attributes are

@@ -333,7 +333,7 @@ class Blame:
             now: the time.
 
         Returns:
-            Whether it is given up, and its history from now on.
+            True if it is given up, and its history from now on.
         """
         if history is None:
             history = self._new_history(attempt, now)

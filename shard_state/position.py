@@ -46,7 +46,8 @@ class Position:
     is_done: bool = False
     """The user record inside an aggregate that the position names is not of it; with AT_SEQUENCE_NUMBER only."""
     since: float | None = field(default=None, compare=False)
-    """No record from here on arrived earlier (seconds since the epoch); None: nobody knows. Not stored with it."""
+    """No record from here on arrived earlier, of those that were promised (seconds since the epoch); None: nobody
+    knows. Not stored with it."""
 
     @classmethod
     def trim_horizon(cls) -> "Position":
@@ -101,8 +102,15 @@ class Position:
         return begin is not None and first is not None and first.number <= begin.number
 
     def resolved(self, now: float) -> "Position":
-        """This position with LATEST turned into the time ``now`` (seconds since the epoch)."""
-        return Position.at_timestamp(now).known_since(now) if self.type is PositionType.LATEST else self
+        """This position as reading begins: LATEST turned into the time ``now`` (seconds since the epoch).
+
+        TRIM_HORIZON promises what arrives from now on, and of what came before whatever retention has left.
+        """
+        if self.type is PositionType.LATEST:
+            return Position.at_timestamp(now).known_since(now)
+        if self.type is PositionType.TRIM_HORIZON and self.since is None:
+            return self.known_since(now)
+        return self
 
     def known_since(self, since: float | None) -> "Position":
         return self if since is None or since == self.since else replace(self, since=since)

@@ -76,8 +76,8 @@ def print_table(
     """Print a table: on a terminal fitted to it, elsewhere in plain columns, where nothing is cut or left out.
 
     On a terminal columns that say nothing ("-" or "0" throughout) are left out, sequence numbers are shortened
-    to their last digits, and the columns named in ``folding`` are wrapped. Where the rest is too wide, shard ids
-    and the columns named in ``cutting`` are cut in front, where they are alike. Where that does not help, each
+    to their last digits, and the columns named in ``folding`` are wrapped. If the rest is too wide, shard ids
+    and the columns named in ``cutting`` are cut in front, where they are alike. If that does not help, each
     row is printed as separate lines. The columns named in ``whole`` are never shortened: people copy them.
     """
     console = Console()
@@ -189,7 +189,7 @@ def shortened(text: str) -> str:
 
 
 def spelled(text: str) -> str:
-    """Translate a message to the words of the command line. What it quotes can be typed."""
+    """Translate a message to the words of the command line. Quoted text can be typed."""
     return _WITHOUT_VALUE.sub(r"`--set \1=VALUE`", respelled(text, as_argument))
 
 

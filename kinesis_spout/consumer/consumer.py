@@ -27,6 +27,7 @@ from kinesis_spout.consumer.owning.companion import Companionship
 from kinesis_spout.consumer.owning.following import Following
 from kinesis_spout.consumer.owning.leading import Leading
 from kinesis_spout.consumer.ports import Companion, OwnershipListener, Ports
+from kinesis_spout.kinesis.read.data_loss import lose_shard
 from kinesis_spout.kinesis.retry_policy import Action, CallRetryPolicy, Reaction, Tries
 from kinesis_spout.model.errors import AccessDenied, DataLoss, InvalidConfig, KinesisSpoutError
 from kinesis_spout.model.handler import RaisedAt
@@ -161,12 +162,21 @@ class Consumer(ConsumerState):
 
     def shard_trimmed(self, shard_id: str) -> None:
         """Under the lock."""
-        gone = f"{shard_id} is gone: retention trimmed it before it was read to its end"
-        if self.config.fail_on_data_loss:
-            self.end_with(DataLoss(f"{gone}. With `fail_on_data_loss=False` its children are read on"))
+        state = self.manager.shard(shard_id)
+        if state is None:
             return
-        _log.error("%s; its children go on", gone)
-        self.reached(shard_id, None, None, 1)
+        try:
+            losses = lose_shard(
+                self.stream,
+                shard_id,
+                state.position,
+                now=self.ports.clock.time(),
+                fail=self.config.fail_on_data_loss,
+            )
+        except DataLoss as loss:
+            self.end_with(loss)
+            return
+        self.reached(shard_id, None, None, losses)
         self.manager.end_read(shard_id)
 
     def commit_soon(self) -> None:
@@ -281,6 +291,7 @@ class Consumer(ConsumerState):
             if self.deliveries.is_limited:
                 self.deliveries.left(self, self.now)
             self.listener = None
+            self.letters.say_the_rest()
             self.log.stopped(self.fatal, self.counted())
             with ExitStack() as closing:
                 closing.callback(self.ports.close)

@@ -61,7 +61,7 @@ class GivenUpKind(NamedTuple):
     reason: str
     """As in the dead letter: exhausted, rejected or expired."""
     error: str
-    """The type of the exception; empty if nothing was raised."""
+    """The type of the exception, or ``NO_EXCEPTION``."""
 
 
 class Figures:
@@ -74,7 +74,7 @@ class Figures:
         self.ages = Distribution(AGES)
         """Seconds from a record's arrival to the end of its handling; a sample."""
         self.handling = Distribution(HANDLING)
-        """Seconds of user code for one record: the mean of its slice."""
+        """Seconds of user code for one record: on Spark the mean of its slice, in plain Python until its end."""
         self.commits = Distribution(CALLS)
         """Seconds of a commit."""
         self.given_up: Counter[GivenUpKind] = Counter()

@@ -9,9 +9,10 @@ from typing import Any, Final
 
 from kinesis_spout.consumer.counters import Counters, Figures
 from kinesis_spout.consumer.ports import Ports
+from kinesis_spout.dead_letters.log_lines import DeadLetterLines
 from kinesis_spout.model.errors import DeadLetterError
-from kinesis_spout.model.handler import RaisedAt
-from kinesis_spout.model.logs import DeadLetterLines
+from kinesis_spout.model.handler import RaisedAt, Reject
+from kinesis_spout.model.logs import NO_EXCEPTION
 from kinesis_spout.model.record import DeadLetter, Record
 from kinesis_spout.settings import SpoutConfig
 from shard_state import Exhausted, SequenceNumber, StateManager
@@ -64,7 +65,8 @@ class DeadLettering:
     def add(self, exhausted: Exhausted, record: Record, error: str, raised: RaisedAt | None = None) -> None:
         """Queue the dead letter of a record that was given up."""
         self._counters.given_up += 1
-        self._figures.gave_up(_reason(exhausted), "" if raised is None else raised.exception)
+        unraised = Reject.__name__ if exhausted.rejected else NO_EXCEPTION
+        self._figures.gave_up(_reason(exhausted), unraised if raised is None else raised.exception)
         key = exhausted.shard_id, exhausted.sequence
         self._remove(key)
         self._letters[key] = letter = DeadLetter(
@@ -110,12 +112,9 @@ class DeadLettering:
             self._counters.dead_lettered += len(letters)
         self._lines.written(len(letters), self._clock.monotonic())
 
-    def write_and_say(self) -> None:
-        """Write at the end: no letter stays unsaid. Raises as ``write``."""
-        try:
-            self.write()
-        finally:
-            self._lines.say()
+    def say_the_rest(self) -> None:
+        """Log at the end what was not said yet of letters that are written."""
+        self._lines.say()
 
     def write_the_last(self, writer: threading.Thread | None) -> None:
         """Write, after ``writer``, on a thread that can be abandoned if it hangs. Raises DeadLetterError."""
@@ -123,7 +122,7 @@ class DeadLettering:
 
         def write() -> None:
             try:
-                self.write_and_say()
+                self.write()
             except BaseException as error:  # noqa: BLE001 - raised by the thread that waits
                 failures.append(error)
 

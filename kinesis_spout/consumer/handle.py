@@ -16,7 +16,7 @@ from shard_state import ShardStatus, Trouble
 
 
 class Handle(ABC):
-    """Looks at what runs, and lets it pause. Its methods may be called from any thread.
+    """Looks at what runs, also after its end, and lets it pause. Its methods may be called from any thread.
 
     With several streams a shard is called ``stream/shardId``; the only stream's, by its id.
     """
@@ -26,6 +26,11 @@ class Handle(ABC):
     @abstractmethod
     def _consumers(self) -> Mapping[str, Consumer]:
         """The consumers of the streams that are read now, by the prefix of their shard ids."""
+
+    @property
+    def _is_over(self) -> bool:
+        """True if it was closed: there is nothing to monitor any more."""
+        return False
 
     def _counted_before(self) -> Iterable[Counters]:
         """The counts of streams that are not read any more."""
@@ -46,7 +51,7 @@ class Handle(ABC):
     def failures(self) -> dict[str, int]:
         """The failures of records by kind of exception, the most frequent first.
 
-        A kind is the exception's type and the line that raised it.
+        A kind is the exception's type and the line that raised it, or "no exception".
         """
         counts: Counter[str] = Counter()
         for consumer in self._consumers().values():

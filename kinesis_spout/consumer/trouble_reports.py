@@ -2,7 +2,7 @@
 
 import logging
 
-from kinesis_spout.model.logs import FailureKinds
+from kinesis_spout.model.logs import NO_EXCEPTION, FailureKinds
 from kinesis_spout.ports import Coordinator
 from kinesis_spout.settings import SpoutConfig
 from shard_state import Trouble
@@ -50,5 +50,5 @@ def trouble_text(trouble: Trouble) -> str:
 
 def most_frequent(failures: FailureKinds) -> str:
     """The most frequent kind of failure, as the rest of a sentence; empty if none is known."""
-    kind = next(iter(failures.counts), None)
+    kind = next((kind for kind in failures.counts if kind != NO_EXCEPTION), None)
     return "" if kind is None else f" (mostly {kind})"

@@ -165,7 +165,7 @@ class Pacing:
     def take_turn(self, now: float) -> float:
         """Begin a read now, or return the later time at which to ask again; ``now`` says that it has begun.
 
-        Whatever its outcome, the call counts against five a second: no other begins before the interval is over.
+        The call counts against five a second, whatever its outcome: no other begins before the interval is over.
         """
         with self._lock:
             if self.ready_at - now >= _ROUNDING_SECONDS:

@@ -213,7 +213,7 @@ class Told:
 
 
 def tried_again(error: KinesisSpoutError, told: Told) -> None:
-    """Log an error of a query's read, unless that was told; raises it if a retry cannot help."""
+    """Log an error of a query's read, unless that was logged before; raises it if a retry cannot help."""
     if reaction_to(error, Work.QUERY).action is not Action.RETRY:
         raise error
     if told.is_news(error):

@@ -53,7 +53,7 @@ class KinesisSpoutError(Exception):
     exit_code = 1
     """The exit code of the command line."""
     remedy = ""
-    """What to do, if the message ends with it."""
+    """The advice that ends the message, if any."""
 
 
 class InvalidConfig(KinesisSpoutError, ValueError):  # noqa: N818 - the names say what happened

@@ -8,8 +8,6 @@ from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
-from math import inf
-from threading import Lock
 from typing import Final
 
 from kinesis_spout.model.clock import moment
@@ -19,13 +17,14 @@ from shard_state import Position, Shard, StartPositions
 SUMMARY_SECONDS: Final = 60.0
 """The least time between two summaries of what happens all the time."""
 
-_SECOND: Final = 1.0
 _MOST_NAMED: Final = 8
 
 MAX_KINDS: Final = 100
 """The number of kinds that are distinguished; further ones are counted together."""
 
 OTHERS: Final = "others"
+NO_EXCEPTION: Final = "no exception"
+"""The kind of failures by a text, a verdict, a time-out or the death of a worker."""
 
 _log = logging.getLogger(__name__)
 
@@ -115,46 +114,6 @@ class LogPace:
         return True
 
 
-class DeadLetterLines:
-    """Warns of dead letters: of the first at once, then of all since in a line a second at most. Thread-safe.
-
-    Args:
-        log: of the door's module.
-        end: the end of each line, after "… since the start".
-    """
-
-    def __init__(self, log: logging.Logger, end: str) -> None:
-        self._log = log
-        self._end = end
-        self._lock = Lock()
-        self._unsaid = self._in_all = 0
-        self._next_at = -inf
-
-    def written(self, count: int, now: float) -> None:
-        """Count letters that are durable; monotonic time."""
-        with self._lock:
-            self._unsaid += count
-            self._in_all += count
-        self.say(now)
-
-    def say(self, now: float = inf) -> None:
-        """Log what was not said yet, if a second has passed since the last line; without ``now`` at once."""
-        with self._lock:
-            if not self._unsaid or now < self._next_at:
-                return
-            unsaid, self._unsaid, in_all = self._unsaid, 0, self._in_all
-            self._next_at = now + _SECOND
-        # Without the lock: a handler of the log may be slow.
-        self._log.warning(
-            "dead-lettered %s, %s since the start%s", counted(unsaid, "record"), in_all, self._end
-        )
-
-    @property
-    def due_at(self) -> float:
-        """When something is to be said; monotonic, infinite: there is nothing."""
-        return self._next_at if self._unsaid else inf
-
-
 class Allowance:
     """A number a minute, counted from the first. Mutable; monotonic times.
 
@@ -202,7 +161,7 @@ class FirstFailure:
 
 
 class FailureKinds:
-    """Counts of failures, by the exception's type and the line that raised it. Mutable; not thread-safe.
+    """Counts of failed deliveries, by the exception's type and the line that raised it. Mutable; not thread-safe.
 
     The log gets the first traceback of each kind. Neither has the texts of exceptions, which may quote a
     record: those are in the dead letters, and on the terminal of ``kinesis-spout run``.
@@ -212,8 +171,9 @@ class FailureKinds:
         self._counts: Counter[str] = Counter()
 
     def add(self, raised: RaisedAt | None, count: int = 1, *, error_text: str = "") -> None:
-        """Count failures from one place; those that were not raised are not counted here."""
+        """Count failures from one place; None: they were not raised."""
         if raised is None:
+            self._counts[NO_EXCEPTION] += count
             return
         kind = raised.kind
         if kind not in self._counts and len(self._counts) >= MAX_KINDS:

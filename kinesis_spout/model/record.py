@@ -188,5 +188,5 @@ class DeadLetter(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def letter_id(self) -> LetterId:
-        """What its copies have in common."""
+        """The id that its copies share."""
         return self.message_id, self.died_at

@@ -231,7 +231,7 @@ class ConsumerWatch:
         shard_id, now = status.shard_id, patience.now
         lag, has_records, since, busy_until = reading or _NOT_READ
         reading_seconds = 0.0 if since is None else now - since
-        # What goes on before nothing is handed out, or behind what is, moves nothing: pages come, and are kept.
+        # Pages that come and are kept, before anything is handed out or behind it, move nothing.
         read_to = None if status.in_flight or has_records else lag
         seen = (
             status.epoch, status.phase, status.checkpoint, status.in_flight, status.waiting, status.exhausted,

@@ -15,7 +15,7 @@ from kinesis_spout.monitoring.metrics import METRICS, Kind, Metric
 from kinesis_spout.monitoring.readings import Sample, Sources, Watched
 
 try:
-    from prometheus_client import CollectorRegistry, generate_latest
+    from prometheus_client import CollectorRegistry, ProcessCollector, generate_latest
     from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
     from prometheus_client.metrics_core import Metric as Family
     from prometheus_client.registry import Collector
@@ -63,7 +63,7 @@ def families(samples: list[Sample]) -> Iterator[Family]:
 
 
 def exposition(samples: list[Sample]) -> bytes:
-    """The samples as text, as ``/metrics`` gives it."""
+    """The samples as text, as ``/metrics`` gives it, with the figures of the process under the library's names."""
 
     class Once(Collector):
         def collect(self) -> Iterator[Family]:
@@ -71,6 +71,7 @@ def exposition(samples: list[Sample]) -> bytes:
 
     registry = CollectorRegistry(auto_describe=False)
     registry.register(Once())
+    ProcessCollector(registry=registry)
     return generate_latest(registry)
 
 

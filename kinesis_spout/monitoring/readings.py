@@ -244,8 +244,8 @@ def _together(one: Sample, other: Sample) -> Sample:
 def consumers_of(handle: Handle) -> list[Consumer]:
     """The consumers behind a handle; none of a spout that is not open."""
     try:
-        return list(handle._consumers().values())  # noqa: SLF001 - what a handle is
-    except SpoutClosed:
+        return [] if handle._is_over else list(handle._consumers().values())  # noqa: SLF001 - what a handle is
+    except SpoutClosed:  # it was not opened
         return []
 
 

@@ -201,7 +201,10 @@ class _Server(ThreadingHTTPServer):
 
 
 def _listening(http: str, sources: Sources, awake: Awake) -> _Server:
-    address = HttpAddress.parse(http)
+    try:
+        address = HttpAddress.parse(http)
+    except (AttributeError, ValueError):
+        raise InvalidConfig(f"http: expected host:port, such as 127.0.0.1:9464, got {http!r}") from None
     kind: type[_Server] = _Server
     if ":" in address.host:
         kind = type("_Server6", (_Server,), {"address_family": AF_INET6})

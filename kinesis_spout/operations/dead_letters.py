@@ -29,7 +29,7 @@ from kinesis_spout.model.errors import MissingExtra, StoreError, StoreUnavailabl
 from kinesis_spout.model.logs import counted
 from kinesis_spout.model.record import DeadLetter, LetterId, LetterOutcome
 from kinesis_spout.operations.audit import Audit, Operator
-from kinesis_spout.operations.errors import LettersHeld, NotFound, WrongArguments
+from kinesis_spout.operations.errors import LettersHeld, NotFound
 from kinesis_spout.operations.stored_progress import StoredProgress
 from kinesis_spout.operations.streams import data_document
 from kinesis_spout.operations.world import World
@@ -271,44 +271,42 @@ def put_back(
         advance(letters)
         done(letters)
 
-    with _alone(world, config, by, "redrive", force=force) as hold:
+    with _alone(world, config, by, "redrive", force=force) as (progress, check):
         try:
             with world.listener.progress("letters redriven", len(chosen)) as advance:
                 client = world.client(config)
-                chosen.redrive(client, rate=rate, stop=stop, check=hold.check, done=put)
+                chosen.redrive(client, rate=rate, stop=stop, check=check, done=put)
         finally:
             if count:
-                Audit(world, config, by).note(hold.progress, "redrive", _noted(count, chosen))
+                Audit(world, config, by).note(progress, "redrive", _noted(count, chosen))
         stopper = stopped_by()
         if stopper is not None and count < len(chosen):
-            Audit(world, config, stopper).note(hold.progress, "stop", f"the redrive of {chosen.choice.text}")
+            Audit(world, config, stopper).note(progress, "stop", f"the redrive of {chosen.choice.text}")
     return count
 
 
 def dismiss(world: World, config: SpoutConfig, chosen: ChosenLetters, by: Operator) -> int:
-    """Leave what was chosen out of every list from now on, and say how many letters that was.
+    """Leave what was chosen out of every list from now on, and say how many letters that was; ``by`` says why.
 
     Raises:
-        WrongArguments: no reason is given; or LettersHeld. Nothing was dismissed.
+        LettersHeld: nothing was dismissed.
         StoreError: ZooKeeper cannot be asked whether others have the letters. Nothing was dismissed.
         DeadLetterError: some may be dismissed; the audit says so, and calling again dismisses the others.
     """
-    if not by.why.strip():
-        raise WrongArguments("why: expected the reason why the letters are not needed, got none")
     if not chosen:
         return 0
-    with _alone(world, config, by, "dismissal") as hold:
+    with _alone(world, config, by, "dismissal") as (progress, check):
         letter_ids = [letter.letter_id for letter in chosen.left()]
         if not letter_ids:
             return 0
-        hold.check()
+        check()
         noted = _noted(len(letter_ids), chosen)
         bound = "at most "
         try:
             chosen.dismiss(letter_ids)
             bound = ""
         finally:
-            Audit(world, config, by).note(hold.progress, "dismiss", bound + noted)
+            Audit(world, config, by).note(progress, "dismiss", bound + noted)
     return len(letter_ids)
 
 
@@ -316,28 +314,14 @@ def _noted(count: int, chosen: ChosenLetters) -> str:
     return f"{count:,} of {counted(len(chosen), 'letter')}: {chosen.choice.text}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Hold:
-    """A place of dead letters that no other redrive or dismissal may change meanwhile."""
-
-    place: str
-    work: str
-    progress: StoredProgress | None
-    """None: ZooKeeper cannot be asked, and nothing is held."""
-
-    def check(self) -> None:
-        """Raise once it is not known any more that it is held."""
-        if self.progress is not None and not self.progress.group.still_holds(self.work):
-            raise StoreUnavailable(
-                f"the ZooKeeper session that kept others from the letters of {self.place} has ended; begin again "
-                "to go on with the letters that are left"
-            )
-
-
 @contextmanager
 def _alone(
     world: World, config: SpoutConfig, by: Operator, what: str, *, force: bool = False
-) -> Iterator[_Hold]:
+) -> Iterator[tuple[StoredProgress | None, Callable[[], None]]]:
+    """Keep others from a place's letters. Give the session that does, and a check that it still does.
+
+    With ``force`` the session is None, and nothing is kept, if ZooKeeper cannot be asked.
+    """
     from kinesis_spout.dead_letters.sink_url import local_directory  # noqa: PLC0415 - --help does not wait for it
 
     place = config.dead_letters_url
@@ -359,7 +343,15 @@ def _alone(
             other = progress = None
         if other is not None:
             raise LettersHeld(place, other)
-        yield _Hold(place=place, work=work, progress=progress)
+
+        def check() -> None:
+            if progress is not None and not progress.group.still_holds(work):
+                raise StoreUnavailable(
+                    f"the ZooKeeper session that kept others from the letters of {place} has ended; begin again "
+                    "to go on with the letters that are left"
+                )
+
+        yield progress, check
 
 
 def _put(client: "KinesisClient", letters: Sequence[DeadLetter]) -> None:

@@ -1,6 +1,6 @@
 """The state of each shard, from the stream's list and the stored progress together, without owning a shard.
 
-Whether a shard that is read stands still is decided in ``watch.sight``, where its owner's words are known too.
+``watch.sight`` decides whether a shard stands still: it also knows its owner's words.
 """
 
 from collections.abc import Iterable, Sequence

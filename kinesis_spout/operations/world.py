@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, closing, contextmanager
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -77,6 +77,7 @@ class World:
                     other=other,
                 )
 
+            @cache  # the session knows each as long as it lasts
             def other(app: str, stream: str) -> StoredProgress:
                 settings = zookeeper_settings(config_of(config, app, stream))
                 return progress_in(settings.place(stream, session, unique_member_name()))

@@ -189,7 +189,8 @@ class BufferedShards:
         )
         if decision is None:
             return None
-        consumer.failures.add(failure.raised)
+        if not (failure.put_off or failure.rejected):
+            consumer.failures.add(failure.raised)
         if isinstance(decision, Exhausted):
             consumer.dead_letter(decision, record, failure.error_text, failure.raised)
             self.retained.give_up(retained)

@@ -17,7 +17,7 @@ moment, so that many idle ones cost little.
 
 import os
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Self, Unpack
 from weakref import WeakSet
@@ -155,7 +155,7 @@ class RecordSpout(Handle):
     def close(self) -> None:
         """Store what is finished, give the shards up, and close all that was opened. May be called twice.
 
-        What is in flight comes again at the next start, if the guarantee is at_least_once.
+        Records in flight come again at the next start, if the guarantee is at_least_once.
 
         Raises:
             KinesisSpoutError: the last dead letters or progress could not be stored. Everything is closed
@@ -418,7 +418,7 @@ class RecordSpout(Handle):
 
         All that was handed out of this member's shards is finished, and that is stored.
         """
-        return self._opened().is_done
+        return self._begun().is_done
 
     @property
     def gone(self) -> dict[str, BaseException]:
@@ -428,10 +428,25 @@ class RecordSpout(Handle):
     # Inside
 
     def _consumers(self) -> Mapping[str, Consumer]:
-        return {f"{name}/" * self._is_several: each.consumer for name, each in self._opened().current.items()}
+        current = self._begun().current.items()
+        return {f"{name}/" * self._is_several: each.consumer for name, each in current}
 
     def _counted_before(self) -> Iterable[Counters]:
-        return self._opened().past
+        return self._begun().past
+
+    def _addressed(self, shard_ids: Collection[str]) -> list[tuple[Consumer, list[str]]]:
+        self._opened()
+        return super()._addressed(shard_ids)
+
+    @property
+    def _is_over(self) -> bool:
+        return self._closed
+
+    def _begun(self) -> StreamSet[StreamTuples]:
+        """The streams, to look at: after the end as they were then."""
+        if self._closed and self._parent is None and self._streams is not None:
+            return self._streams
+        return self._opened()
 
     def _opened(self) -> StreamSet[StreamTuples]:
         if self._closed:

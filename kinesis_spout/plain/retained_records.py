@@ -29,6 +29,8 @@ class Retained(msgspec.Struct, gc=False):
     """The epoch of the ownership under which it was read."""
     message_id: str = ""
     """The id of its latest delivery to the user; empty before the first."""
+    delivered_at: float = 0.0
+    """When that delivery began; monotonic."""
     span: "Span | None" = None
     """The span of the delivery under way, if it is traced."""
 

@@ -140,15 +140,17 @@ class StreamTuples:
         """Finish a record; False if that changes nothing."""
         consumer = self.consumer
         with self._lock:
-            retained = self._delivered_as(message_id)
+            retained, now = self._delivered_as(message_id), self._monotonic()
+            handled_seconds = None
             if retained is not None:
+                handled_seconds = now - retained.delivered_at
                 record = retained.record
                 shard_id, sequence, attempt = record.shard_id, retained.sequence, record.attempt
             else:  # it may be an earlier delivery
                 shard_id, sequence, _, attempt = self._parsed(message_id)
                 retained = self._retained.at(shard_id, sequence)
             try:
-                if not self._manager.ack(shard_id, sequence, self._monotonic()):
+                if not self._manager.ack(shard_id, sequence, now):
                     return False
                 consumer.counters.acked += 1
                 if retained is not None:
@@ -156,6 +158,8 @@ class StreamTuples:
             except BaseException as error:
                 self._end_after(error)
                 raise
+            if handled_seconds is not None:
+                consumer.figures.handling.add(handled_seconds)
             if consumer.figures.acked(attempt) and retained is not None:
                 arrived_at = retained.record.arrival_timestamp
                 if arrived_at is not None:
@@ -227,7 +231,7 @@ class StreamTuples:
                     taken = self.shards.first_of_run(now)
             if taken is None:
                 return None
-            record = taken.record
+            record, taken.delivered_at = taken.record, now
             taken.message_id = f"{self._prefix}{taken.record_id}#{taken.epoch}.{record.attempt}"
             self.consumer.counters.delivered += 1
         except BaseException as error:
@@ -245,8 +249,9 @@ class StreamTuples:
             self._fail(retained, Failure(error_text=text, timed_out=True), FailReason.TIME_OUT)
 
     def _fail(self, retained: Retained, failure: Failure, reason: FailReason) -> bool:
+        now = self._monotonic()
         try:
-            decision = self.shards.fail(retained, failure, self._monotonic())
+            decision = self.shards.fail(retained, failure, now)
         except BaseException as error:
             self._end_after(error)
             raise
@@ -254,7 +259,10 @@ class StreamTuples:
             return False
         if self._tracing is not None:
             self._tracing.end(retained.take_span(), failure)
-        self.consumer.counters.timed_out += reason is FailReason.TIME_OUT
+        if reason is FailReason.TIME_OUT:
+            self.consumer.counters.timed_out += 1
+        else:
+            self.consumer.figures.handling.add(now - retained.delivered_at)
         if self._announcements is not None:
             self._announcements.failed(retained.message_id, reason, failure.error_text, decision)
         return True

@@ -74,7 +74,8 @@ class KinesisProducer:
 
     Args:
         stream: a name or an ARN; None: that of ``config``.
-        config: a spout's configuration, whose settings for the connection to Kinesis are used.
+        config: a spout's configuration, whose settings for the connection to Kinesis are used. None: those of
+            the environment variables ``KINESIS_SPOUT_NAME``.
         client: a boto3 client to use instead of one made from the settings. The producer does not close it.
         spool: a durable buffer. Its records are sent first; a record is in it before `put` returns. It
             belongs to the producer, which closes it.
@@ -246,7 +247,7 @@ class KinesisProducer:
         Raises:
             TimeoutError: names how many have not ended. They continue.
             SpoolError: the spool could not be read further: its records stay there, and are tried again.
-            SpoolDamaged: records of the spool are lost; told once. All others have ended.
+            SpoolDamaged: records of the spool are lost; raised once. All others have ended.
             ProducerError: it is called from a callback of a ticket: the records it waits for need that thread.
         """
         if self._engine.is_called_back:

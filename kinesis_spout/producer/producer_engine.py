@@ -9,6 +9,7 @@ from functools import partial
 from math import inf
 from typing import TYPE_CHECKING, Final
 
+from kinesis_spout.dead_letters.log_lines import DeadLetterLines
 from kinesis_spout.kinesis.calls import translate
 from kinesis_spout.kinesis.io_thread import IO
 from kinesis_spout.kinesis.retry_policy import CallRetryPolicy, Jitter, Told
@@ -19,7 +20,7 @@ from kinesis_spout.kinesis.write.waiting_records import WaitingRecords
 from kinesis_spout.model.clock import Clock
 from kinesis_spout.model.distribution import Counted
 from kinesis_spout.model.errors import KinesisSpoutError, SpoolDamaged, SpoolError
-from kinesis_spout.model.logs import DeadLetterLines, counted
+from kinesis_spout.model.logs import counted
 from kinesis_spout.model.record import DeadLetter
 from kinesis_spout.ports import DeadLetterSink
 from kinesis_spout.producer.buffer import Buffer

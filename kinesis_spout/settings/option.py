@@ -72,7 +72,7 @@ class Option:
     elsewhere: tuple[str, ...] = ()
     """Its names in other programs, for readers who look for those: "KCL maxRecords". No spelling of ours."""
     unset: str = ""
-    """What holds without a default and a value."""
+    """The rule without a default and a value."""
     secret: bool = False
     """Its value appears in no message and no repr."""
 

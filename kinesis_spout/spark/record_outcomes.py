@@ -30,11 +30,12 @@ from pyspark.sql import DataFrame
 from kinesis_spout.consumer.consumer_state import max_spared_seconds, retry_policy
 from kinesis_spout.consumer.open_ports import client_settings
 from kinesis_spout.consumer.trouble_reports import most_frequent, trouble_text
+from kinesis_spout.dead_letters.log_lines import DeadLetterLines
 from kinesis_spout.dead_letters.sink_url import check_once, open_sink
 from kinesis_spout.model.clock import Clock, SystemClock
 from kinesis_spout.model.columns import HANDLED_COLUMNS, RECORD_COLUMNS
 from kinesis_spout.model.errors import DeadLetterError, InvalidConfig, KinesisSpoutError
-from kinesis_spout.model.logs import DeadLetterLines, FailureKinds
+from kinesis_spout.model.logs import FailureKinds
 from kinesis_spout.model.record import DeadLetter, Record
 from kinesis_spout.model.scheme import resolve
 from kinesis_spout.ports import DeadLetterSink
@@ -259,8 +260,8 @@ class _EachRecord:
         was_troubled, now = self.blame.is_troubled, self.clock.monotonic()
         letters = waiting.settle(results, self.clock.time(), now)
         for result in results:
-            for unfinished in result.unfinished:
-                self.failures.add(unfinished.raised)
+            for raised, count, error in result.kinds_of_failures():
+                self.failures.add(raised, count, error_text=error)
         trouble = self.blame.trouble(now)
         if trouble is not None and not was_troubled:
             said = trouble_text(trouble) + most_frequent(self.failures)

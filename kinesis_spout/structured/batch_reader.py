@@ -16,6 +16,7 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from kinesis_spout.kinesis import KinesisClientSettings, KinesisShardLister, ReadSettings
+from kinesis_spout.kinesis.read.data_loss import lose
 from kinesis_spout.kinesis.retry_policy import persistently
 from kinesis_spout.model.clock import Clock, SystemClock, moment
 from kinesis_spout.model.errors import InvalidConfig
@@ -24,7 +25,6 @@ from kinesis_spout.processes.worker_log import print_log_lines
 from kinesis_spout.settings.grammar.shard_positions import EndPositions, resolved_now
 from kinesis_spout.settings.source_options import BatchReadOptions
 from kinesis_spout.settings.table.spelling import as_option, said_as_options
-from kinesis_spout.structured.data_loss import lose
 from kinesis_spout.structured.shard_interval import IntervalRead, ShardInterval
 from kinesis_spout.structured.stream.partitions import in_chunks
 from kinesis_spout.structured.streams_to_read import streams_at_start
@@ -160,7 +160,7 @@ class KinesisBatchReader(DataSourceReader):
                 f"expected the shards that startingPosition and endingPosition name among the {shards} that the "
                 f"stream lists, but {', '.join(sorted(missing))} is not there: retention trimmed it, or it never "
                 "existed",
-                "to read the others",
+                "the others are read",
             )
 
     def _check_retention(self, intervals: list[ShardInterval]) -> None:
@@ -180,7 +180,7 @@ class KinesisBatchReader(DataSourceReader):
                 self._lose(
                     f"startingPosition {moment(start)} is behind the retention of stream {stream!r}, {hours} "
                     f"hours: what arrived before {moment(horizon)} is gone",
-                    "to read what is left, or start at trim_horizon, which asks for no more",
+                    "what is left is read; a start at trim_horizon asks for no more",
                 )
 
     def _lose(self, text: str, so_that: str) -> None:

@@ -24,11 +24,11 @@ import pyarrow.compute as pc
 
 from kinesis_spout.kinesis import ArrowPage, KinesisClientSettings, ReadSettings, ShardGetters
 from kinesis_spout.kinesis.read.arrow import rows_before, rows_up_to, sequence_at
+from kinesis_spout.kinesis.read.data_loss import lose, lose_shard
 from kinesis_spout.kinesis.retry_policy import Action, Told, Work, reaction_to, read_again_at, tried_again
 from kinesis_spout.model.clock import Clock
-from kinesis_spout.model.errors import DataLoss, KinesisError, KinesisSpoutError, ShardNotFound
+from kinesis_spout.model.errors import KinesisError, KinesisSpoutError
 from kinesis_spout.settings.grammar.shard_positions import MARGIN_SECONDS, rank
-from kinesis_spout.structured.data_loss import lose
 from shard_state import Position, Shard
 from shard_state.position import PositionType
 
@@ -128,7 +128,7 @@ class IntervalRead:
         Transient errors are logged; the next call tries again.
 
         Raises:
-            DataLoss, ShardNotFound: retention took records, or the record at the end does not exist, and
+            DataLoss: retention took records, or the record at the end does not exist, and
                 ``fail_on_data_loss`` is set.
             StreamNotFound, AccessDenied: at once.
         """
@@ -160,28 +160,27 @@ class IntervalRead:
 
     def _check_end_at_tip(self) -> None:
         if self.interval.end.sequence_number is not None:
-            self._lose(
-                DataLoss,
+            lose(
                 f"expected the end of {self.interval}, but the shard has neither that record nor a later one: "
                 "retention took it, or it is not of this shard",
-                "to take what there is",
+                fail=self._settings.fail_on_data_loss,
+                so_that="the records before it are read",
             )
 
     def _failed(self, error: KinesisSpoutError) -> None:
         if reaction_to(error, Work.QUERY).action is Action.END_SHARD:
             self.is_done = True
-            self._lose(ShardNotFound, str(error), "to read the others", error)
+            lose_shard(
+                self.interval.stream,
+                self.interval.shard_id,
+                self._getter.position,
+                now=self._clock.time(),
+                fail=self._settings.fail_on_data_loss,
+                cause=error,
+            )
             return
-        if isinstance(error, DataLoss):
-            text = f"cannot begin to read {self.interval}: that is behind retention, or not of this shard"
-            self._lose(DataLoss, f"{text} ({error.__cause__})", "to begin at the oldest record left", error)
         tried_again(error, self._told)
         self.ready_at = read_again_at(self._clock.monotonic(), self._getter.ready_at)
-
-    def _lose(
-        self, kind: type[KinesisError], text: str, so_that: str, cause: KinesisSpoutError | None = None
-    ) -> None:
-        lose(text, fail=self._settings.fail_on_data_loss, kind=kind, so_that=so_that, cause=cause)
 
 
 def _rows_before(end: Position, batch: pa.RecordBatch) -> int:

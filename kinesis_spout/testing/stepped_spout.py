@@ -168,7 +168,7 @@ class _SteppedConsumer(Consumer):
                         return
 
     def _write_the_last_letters(self) -> None:
-        self.letters.write_and_say()
+        self.letters.write()
 
 
 class _SteppedPrefetcher(Prefetcher):

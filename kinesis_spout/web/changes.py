@@ -17,6 +17,7 @@ from kinesis_spout.operations import group
 from kinesis_spout.operations.checkpoints import preview_reset, reset_as_previewed
 from kinesis_spout.operations.dead_letters import ChosenLetters, chosen_letters, dismiss
 from kinesis_spout.operations.errors import WrongArguments
+from kinesis_spout.operations.watch.redrives import Redrive
 from kinesis_spout.web.guard import COOKIE, cookie_value
 from kinesis_spout.web.pages import Pages, form_of
 from kinesis_spout.web.screens import choice_of
@@ -100,7 +101,7 @@ async def of_letters(request: Request, *, what: str) -> Response:
                 observation.changed()
                 return _back(request, "letters")
         number = pages.watched.redrives.start(
-            config, choice, rate=_rate(fields), by=by, ended=observation.changed
+            Redrive(pages.watched.world, config, choice, rate=_rate(fields), by=by, ended=observation.changed)
         )
         return _back(request, "redrives", str(number))
 

@@ -15,7 +15,7 @@ _HASH_KEYS: Final = 1 << 128
 _OPEN_TOP, _OPEN_HEIGHT = 28.0, 40.0
 _CLOSED_TOP, _CLOSED_HEIGHT = 8.0, 8.0
 _STALLED_ABOVE: Final = 8.0
-"""So much a shard that stands still rises above the others: a sign besides its colour."""
+"""A shard that stands still rises this far above the others: a sign besides its colour."""
 _MIN_WIDTH: Final = 0.5
 _MIN_STALLED_WIDTH: Final = 4.0
 _GAP_BELOW: Final = 200

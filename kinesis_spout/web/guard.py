@@ -66,10 +66,10 @@ class SignIns:
             return
         left_out = self._lines.take_left_out()
         address = (scope.get("client") or ("an unknown address",))[0]
-        # Who mistakes one field for the other gives the token as the name.
-        said = f", who says to be {name!r}" if name and not self._settings.is_token(name) else ""
-        before = f"; {left_out:,} more before it" if left_out else ""
-        _log.warning("refused a sign-in with a wrong token from %s%s%s", address, said, before)
+        # A user who mistakes one field for the other gives the token as the name.
+        said = f" as {name!r}" if name and not self._settings.is_token(name) else ""
+        before = f"; {left_out:,} more were refused before it" if left_out else ""
+        _log.warning("refused a sign-in from %s%s: wrong token%s", address, said, before)
 
 
 class Guard:

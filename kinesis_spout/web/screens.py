@@ -120,7 +120,6 @@ def _figures(sight: Sight) -> dict[str, Any]:
         "retries": len(sight.retrying),
         "rate": total("records_per_second"),
         "in_flight": total("in_flight"),
-        "dead_lettered": total("dead_lettered"),
     }
 
 

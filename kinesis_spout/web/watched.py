@@ -60,7 +60,7 @@ class Watched:
         self.world = world
         self.config = config
         """Settings of all; its names are those of the only application, or ``UNNAMED``."""
-        self.redrives = Redrives(world)
+        self.redrives = Redrives()
         self._lock = threading.Lock()
         """Guards the observations."""
         self._observations: dict[tuple[str, str], Observation] = {}

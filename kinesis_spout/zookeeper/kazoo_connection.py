@@ -54,6 +54,12 @@ _RECONNECT_MAX_DELAY_SECONDS: Final = 1.0
 """kazoo's default of an hour would outlast every session."""
 
 
+_QUIET_SECONDS: Final = 2.0
+"""A start that takes longer is said: a person waits for it."""
+
+_waiting_log = logging.getLogger(__name__)
+_waited_for: Final = set[str]()
+"""The hosts of this process that did not answer, and that was said."""
 _log = logging.getLogger("kinesis_spout.zookeeper.kazoo")
 _log.addFilter(lambda record: record.levelno >= logging.INFO)  # kazoo's debug lines show credentials
 
@@ -127,21 +133,36 @@ class KazooHandler(SequentialThreadingHandler):  # type: ignore[misc]
 
 
 class KazooLog(logging.LoggerAdapter[logging.Logger]):
-    """kazoo's log; calls ``noticed`` with each error, on kazoo's connection thread: it must not block."""
+    """kazoo's log; calls ``noticed`` with each error, on kazoo's connection thread: it must not block. Mutable.
 
-    def __init__(self, log: logging.Logger, noticed: Callable[[BaseException], None]) -> None:
+    kazoo warns of every attempt to connect. Of attempts that fail alike the first is logged; none while
+    ``is_quiet``.
+    """
+
+    def __init__(
+        self, log: logging.Logger, noticed: Callable[[BaseException], None], is_quiet: Callable[[], bool]
+    ) -> None:
         super().__init__(log)
         self._noticed = noticed
+        self._is_quiet = is_quiet
+        self._warned: tuple[str, ...] = ()
 
     def process(self, msg: Any, kwargs: Any) -> tuple[Any, Any]:
         return msg, kwargs
 
     def log(self, level: int, msg: object, *args: object, **kwargs: Any) -> None:
-        """Report the error of the line, if any; then log it."""
+        """Report the error of the line, if any; then log it, unless it says again what the last warning said."""
         traced = kwargs.get("exc_info")
         for error in (*args, sys.exc_info()[1] if traced is True else traced):
             if level >= logging.WARNING and isinstance(error, BaseException):
                 self._noticed(error)
+        if level >= logging.WARNING:
+            warned = (str(msg), *map(str, args))
+            if warned == self._warned or self._is_quiet():
+                return
+            self._warned = warned
+        elif level == logging.INFO and "established" in str(msg):
+            self._warned = ()
         super().log(level, msg, *args, **kwargs, stacklevel=2)
 
 
@@ -197,7 +218,7 @@ class KazooConnection:
                 delay=_RECONNECT_DELAY_SECONDS,
                 max_delay=_RECONNECT_MAX_DELAY_SECONDS,
             ),
-            logger=KazooLog(_log, self._noticed),
+            logger=KazooLog(_log, self._noticed, lambda: not self.is_started),
             **({} if login is None else login.kazoo_options),
         )
 
@@ -213,7 +234,7 @@ class KazooConnection:
             self._tls.check_files()
         try:
             self.client.start_async()
-            self.settled.wait(timeout_seconds)
+            self._await_start(timeout_seconds)
             self._check_connected(timeout_seconds)
             if self._user is not None or self.client.chroot:
                 self._look(timeout_seconds)
@@ -222,6 +243,22 @@ class KazooConnection:
             self.client.close()
             raise
         self.is_started = True
+
+    def _await_start(self, timeout_seconds: float) -> None:
+        """Wait for the first connection; say so once if that takes long, until these hosts answer."""
+        if not self.settled.wait(min(_QUIET_SECONDS, timeout_seconds)) and timeout_seconds > _QUIET_SECONDS:
+            if self.hosts not in _waited_for:
+                _waited_for.add(self.hosts)
+                _waiting_log.warning(
+                    "waiting for ZooKeeper at %s: no answer yet after %g s, %g s at most%s",
+                    self.hosts,
+                    _QUIET_SECONDS,
+                    timeout_seconds,
+                    self.advice,
+                )
+            self.settled.wait(timeout_seconds - _QUIET_SECONDS)
+        if self.client.connected:
+            _waited_for.discard(self.hosts)
 
     def _check_connected(self, timeout_seconds: float) -> None:
         if self._refusal is not None:

@@ -99,14 +99,15 @@ def held_work(root: str, work: str) -> tuple[str, ...]:
 def check_name(field: str, name: str) -> str:
     """Return ``name`` if it can be one element of a ZooKeeper path, else raise InvalidConfig."""
     if (
-        not name
+        not isinstance(name, str)
+        or not name
         or len(name) > _MAX_NAME_LENGTH
         or "/" in name
         or name in {".", ".."}
         or not name.isprintable()
     ):
         raise InvalidConfig(
-            f"{field}={name[:80]!r} cannot be a name in ZooKeeper: expected 1 to {_MAX_NAME_LENGTH} printable "
-            "characters without '/', and not '.' or '..'"
+            f"{field}={str(name)[:80]!r} cannot be a name in ZooKeeper: expected 1 to {_MAX_NAME_LENGTH} "
+            "printable characters without '/', and not '.' or '..'"
         )
     return name

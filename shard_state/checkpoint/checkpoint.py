@@ -117,7 +117,7 @@ class Checkpoint:
     def encode(self, max_bytes: int = MAX_ENCODED_BYTES) -> bytes:
         """Give the stored form, at most ``max_bytes`` long: leaves out what is furthest from the base.
 
-        Of as many bytes as are stored it is written once.
+        At the default length it is made once, and kept.
 
         Raises:
             InvalidCheckpoint: the start is LATEST, which must be resolved before it is stored (invariant 9);

@@ -43,6 +43,11 @@ def test_every_program_of_a_migration_is_on_one_page_or_linked() -> None:
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_a_guide_has_at_most_600_words_besides_its_programs(page: Path) -> None:
+    assert len(re.sub(r"(?ms)^ *```.*?^ *```", "", page.read_text()).split()) <= 600
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
 def test_the_settings_that_a_guide_shows_are_valid(page: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     text = page.read_text()
     for name, value in re.findall(r"(KINESIS_SPOUT_[A-Z_]+)=([^\s`\"$]+)", text):

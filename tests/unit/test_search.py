@@ -55,6 +55,7 @@ PAGES = [
     ("ExpiredTokenException", "how-to/accounts"),
     ("ExpiredIteratorException", "reference/errors"),
     ("ProvisionedThroughputExceeded", "how-to/runbooks"),
+    ("Rate exceeded for shard", "how-to/runbooks"),
     ("lag does not go down", "how-to/runbooks"),
     ("slow handler", "how-to/runbooks"),
     ("hot shard", "how-to/runbooks"),

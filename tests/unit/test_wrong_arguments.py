@@ -14,8 +14,9 @@ from kinesis_spout import (
     open_ports,
     testing,
 )
+from kinesis_spout.monitoring import MonitoringServer
 from kinesis_spout.plain.record_spout import RecordSpout
-from kinesis_spout.recipes import LeaderCareer
+from kinesis_spout.recipes import LeaderCareer, QueueCoordinator, stand_for
 from kinesis_spout.spark import each_record, register
 
 CONFIG = SpoutConfig.of(stream="orders", app="billing", region="eu-west-1")
@@ -112,6 +113,13 @@ WRONG: dict[str, tuple[Callable[[], object], str]] = {
         lambda: LeaderCareer(wrong(print), ANY),
         r"leader: expected a Leader, got a builtin",
     ),
+    "a number as name": (lambda: stand_for(wrong(3)), r"name='3' cannot be a name in ZooKeeper"),
+    "text as a lease": (
+        lambda: QueueCoordinator(lease_seconds=wrong("1")),
+        r"lease_seconds: expected a number above 0, got '1'",
+    ),
+    "a port alone": (lambda: MonitoringServer(wrong(9464)), r"http: expected host:port, .* got 9464"),
+    "a host alone": (lambda: MonitoringServer("localhost"), r"http: expected host:port, .* got 'localhost'"),
     "a name as delay": (
         lambda: RetryLater(wrong("5")),
         r"RetryLater\(seconds\) with finite seconds >= 0, got '5'",

@@ -184,6 +184,8 @@ def dismiss(
     its file. `kinesis-spout audit` says who dismissed what, and why.
     """
     choice = Choice(reason=reason, shard_id=shard, error=error, message_ids=frozenset(message_ids or ()))
+    if not why.strip():
+        raise WrongArguments("why: expected the reason why nobody needs the letters, got none")
     with _letters(ctx.obj, config, choice, every=every) as chosen:
         if dry_run:
             _print_plan(chosen, "dismiss", json=json)

@@ -164,8 +164,8 @@ def shards(
     (practically every record failed), paused by an operator, ready (no member reads it now), reading, waiting
     (for its parents), not begun, over (all of it is finished).
 
-    Members with an address (`http`) are asked whether their shards move. Of others, a shard is stalled when for
-    30 seconds records waited and no progress was stored.
+    Members with an address (`http`) are asked whether their shards move. A shard of another member is stalled
+    when for 30 seconds records waited and no progress was stored.
 
     The living members, which share the shards, stand below; one of them leads.
 

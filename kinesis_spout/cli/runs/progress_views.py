@@ -111,7 +111,7 @@ def open_view(
     """
     if json:
         output = sys.stdout
-        # What a handler prints on the driver must not come between the lines.
+        # Output of a handler on the driver must not come between the lines.
         with _logging_to(logging.StreamHandler(), log_level), contextlib.redirect_stdout(sys.stderr):
             yield _JsonLines(output, detailed=detailed)
     else:
@@ -179,7 +179,7 @@ class _NoRepeats(logging.Filter):
 class _Line(logging.Formatter):
     """A message, and the lines of a traceback, printable, in the words of the command line.
 
-    Who runs a handler sees what it raised; the logs of other doors leave the exception's text out.
+    The user who runs a handler sees its exception; the logs of other doors leave the exception's text out.
     """
 
     def __init__(self) -> None:

@@ -1,8 +1,8 @@
-"""The Spark session of what a command runs, what its JVM prints, and the options that every such command has.
+"""The Spark session of a command, the output of its JVM, and the options that every such command has.
 
 A JVM that had our standard streams would fill the terminal at its start, and write into the middle of lines. So
-it writes into pipes: until Spark has started into a log file, after that where the run is shown. What comes out of
-them after the start goes to ``sys.stdout`` and ``sys.stderr``: mostly what handlers print, because Spark passes
+it writes into pipes: until Spark has started into a log file, after that where the run is shown. The output
+after the start goes to ``sys.stdout`` and ``sys.stderr``: mostly what handlers print, because Spark passes
 the output of its Python workers on by the JVM's standard error.
 """
 
@@ -251,7 +251,7 @@ def running_spark(
 def start_spark(
     app_name: str, master: str | None, py_files: Sequence[Path], output: SparkOutput
 ) -> "SparkSession":
-    # What py4j logs it raises too; a Ctrl-C during a call would show as three tracebacks.
+    # py4j raises what it logs; a Ctrl-C during a call would show as three tracebacks.
     logging.getLogger("py4j").setLevel(logging.CRITICAL)
     from py4j.protocol import Py4JError, Py4JJavaError  # noqa: PLC0415 - PySpark is slow to import
     from pyspark import SparkConf, SparkContext  # noqa: PLC0415

@@ -20,6 +20,7 @@ from kinesis_spout.kinesis.calls import (
 from kinesis_spout.kinesis.io_thread import IO
 from kinesis_spout.kinesis.pace import Pacing
 from kinesis_spout.kinesis.read.continuity import CLOCK_SKEW_SECONDS, Continuity
+from kinesis_spout.kinesis.read.data_loss import lose
 from kinesis_spout.kinesis.read.page import (
     Body,
     ChildShard,
@@ -152,7 +153,7 @@ class ShardInQuestion:
     ) -> DataLoss:
         return DataLoss(
             f"cannot read {self} from {position}: {why}. The records from there to the oldest one left are lost "
-            f"to this application ({error}). With `fail_on_data_loss=False` reading continues at the oldest one"
+            f"to this application ({error})"
         )
 
 
@@ -335,12 +336,11 @@ class ReplyGetter(ABC):
 
     def _give_up_position(self, error: DataLoss) -> None:
         """Continue at the oldest record, because the position is lost."""
-        if self._settings.fail_on_data_loss:
-            raise error
-        _log.warning(
-            "%s; continuing at TRIM_HORIZON, as `fail_on_data_loss=False` says; what is still there from before "
-            "that position is left out",
-            error,
+        lose(
+            str(error),
+            fail=self._settings.fail_on_data_loss,
+            so_that="reading continues at the oldest one, without what is still there from before that position",
+            cause=error,
         )
         self.data_losses += 1
         self._losses += 1

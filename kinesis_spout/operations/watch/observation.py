@@ -41,8 +41,10 @@ _STREAM_PATIENCE_SECONDS: Final = 2.0
 _LIVE_PATIENCE_SECONDS: Final = 1.5
 _OLD_SECONDS: Final = 30.0
 """An older reading was made for somebody who has left: a new one is waited for."""
-_GLANCE_SECONDS: Final = 60.0
-"""The stream and the dead letters are read for a glance so much less often."""
+_GLANCE_SECONDS: Final = 20.0
+"""The stream is read for a glance so much less often."""
+_COUNT_SECONDS: Final = 60.0
+"""The dead letters are counted so much less often than they are listed: all of them are read."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -125,14 +127,10 @@ class Observation:
 
     def letter_count(self, patience_seconds: float = 0.0) -> int | None:
         """The number of dead letters as it was read last, perhaps a minute ago; None if it is not known."""
-        counted = self._letter_count.ask(patience_seconds, _GLANCE_SECONDS)
-        listed = self._letters.last
-        if listed.value is not None and listed.at >= counted.at:
-            return listed.value.total
-        return counted.value
+        return self._letter_count.ask(patience_seconds, _COUNT_SECONDS).value
 
     def shard_count(self) -> int | None:
-        """The number of shards as it was read last, perhaps a minute ago; None if it is not known."""
+        """The number of shards as it was read last, perhaps some time ago; None if it is not known."""
         self._listing.ask(0.0, _GLANCE_SECONDS)
         stored = self._stored.ask(0.0, _GLANCE_SECONDS).value
         return None if stored is None else len(stored.views)

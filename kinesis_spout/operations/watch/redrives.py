@@ -25,7 +25,7 @@ class RedriveState(StrEnum):
 
 
 class Redrive:
-    """One redrive. Mutable: its thread writes, all others read."""
+    """One redrive. Mutable: its thread writes, all others read; ``ended`` is called on it at the end."""
 
     def __init__(
         self,
@@ -52,7 +52,7 @@ class Redrive:
         self._world = world
         self._ended = ended
         self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="kinesis-spout-redrive", daemon=True)
+        self.thread = threading.Thread(target=self._run, name="kinesis-spout-redrive", daemon=True)
 
     @property
     def is_running(self) -> bool:
@@ -62,16 +62,10 @@ class Redrive:
     def is_stopping(self) -> bool:
         return self.is_running and self._stop.is_set()
 
-    def start(self) -> None:
-        self._thread.start()
-
     def stop(self, by: Operator | None = None) -> None:
         """Put no other batch. Returns at once; what was put is marked."""
         self.stopped_by = self.stopped_by or by
         self._stop.set()
-
-    def join(self, timeout_seconds: float) -> None:
-        self._thread.join(timeout_seconds)
 
     def _run(self) -> None:
         try:
@@ -89,7 +83,8 @@ class Redrive:
                     stopped_by=lambda: self.stopped_by,
                     done=self._advance,
                 )
-            self.state = RedriveState.DONE if self.done >= self.total else RedriveState.STOPPED
+            is_cut = self._stop.is_set() and self.done < self.total
+            self.state = RedriveState.STOPPED if is_cut else RedriveState.DONE
         except Exception as error:  # noqa: BLE001 - shown to all who look; nobody waits for this thread
             self.error, self.state = error, RedriveState.FAILED
         finally:
@@ -103,37 +98,27 @@ class Redrive:
 class Redrives:
     """The redrives of this process. Mutable, thread-safe."""
 
-    def __init__(self, world: World) -> None:
-        self._world = world
+    def __init__(self) -> None:
         self._lock = threading.Lock()
         """Guards the redrives."""
         self._redrives: dict[int, Redrive] = {}
         self._numbers = itertools.count(1)
 
-    def start(
-        self,
-        config: SpoutConfig,
-        choice: Choice,
-        *,
-        rate: float | None,
-        by: Operator,
-        ended: Callable[[], None],
-    ) -> int:
-        """Begin one, and give its number; ``ended`` is called on its thread when it has ended.
+    def start(self, redrive: Redrive) -> int:
+        """Begin one, and give its number.
 
         LettersHeld: by one that this process began.
         """
         with self._lock:
-            place = config.dead_letters_url
+            place = redrive.config.dead_letters_url
             for number, other in self._redrives.items():
                 if other.is_running and other.config.dead_letters_url == place:
                     raise LettersHeld(place, f"redrive number {number}")
             number = next(self._numbers)
-            redrive = Redrive(self._world, config, choice, rate=rate, by=by, ended=ended)
             self._redrives[number] = redrive
             for old in [each for each, one in self._redrives.items() if not one.is_running][:-_KEPT]:
                 del self._redrives[old]
-        redrive.start()
+        redrive.thread.start()
         return number
 
     def find(self, config: SpoutConfig, number: int) -> Redrive:
@@ -154,7 +139,7 @@ class Redrives:
         for each in running:
             each.stop()
         for each in running:
-            each.join(timeout_seconds)
+            each.thread.join(timeout_seconds)
 
 
 def _is_of(redrive: Redrive, config: SpoutConfig) -> bool:

@@ -60,12 +60,6 @@ class Refreshed(Generic[T]):
         self._is_outdated = True
         """Something was changed since the last reading began, or there was none."""
 
-    @property
-    def last(self) -> Reading[T]:
-        """The newest reading, however old it is."""
-        with self._changed:
-            return self._reading
-
     def ask(self, patience_seconds: float, spare_seconds: float = 0.0) -> Reading[T]:
         """The newest reading; if that is old, a new one, for which this waits so long.
 

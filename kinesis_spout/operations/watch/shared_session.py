@@ -27,7 +27,6 @@ class SharedSession:
         """Guards what follows."""
         self._opened = ExitStack()
         self._progress: StoredProgress | None = None
-        self._places: dict[tuple[str, str], StoredProgress] = {}
         self._read_at = time.monotonic()
 
     def applications(self) -> list[tuple[str, str]]:
@@ -40,7 +39,7 @@ class SharedSession:
         Raises:
             StoreUnavailable: the session was lost; the next reading opens another.
         """
-        return self._read(lambda progress: read(self._place(progress, app, stream)))
+        return self._read(lambda progress: read(progress.other(app, stream)))
 
     def close_unwatched(self) -> None:
         """End the session if nobody has read for a while."""
@@ -68,20 +67,9 @@ class SharedSession:
                     self._opened, self._progress = opened.pop_all(), progress
                 return self._progress
 
-    def _place(self, progress: StoredProgress, app: str, stream: str) -> StoredProgress:
-        key = (app, stream)
-        with self._lock:
-            found = self._places.get(key) if progress is self._progress else None
-        if found is None:
-            found = progress.other(app, stream)
-            with self._lock:
-                if progress is self._progress:
-                    self._places[key] = found
-        return found
-
     def _end(self, progress: StoredProgress | None) -> None:
         with self._lock:
             if progress is not self._progress:
                 return
-            opened, self._opened, self._progress, self._places = self._opened, ExitStack(), None, {}
+            opened, self._opened, self._progress = self._opened, ExitStack(), None
         opened.close()

@@ -125,7 +125,7 @@ class Sight:
 
     @property
     def states(self) -> "Counter[ShardState]":
-        """How many shards are in each state, the most urgent one first."""
+        """The number of shards in each state, the most urgent state first."""
         return Counter(sorted((each.state for each in self.shards), key=lambda state: state.urgency))
 
     @property
@@ -155,7 +155,7 @@ class Sight:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShardsView:
-    """What one look tells of the shards."""
+    """The shards as one look shows them."""
 
     shards: Sequence[ShardSight]
     group: GroupView

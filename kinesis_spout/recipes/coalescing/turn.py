@@ -243,7 +243,7 @@ class BlockingCoordinator(ABC, Generic[KeyT, PayloadT]):
 
 def check_lease(lease_seconds: float) -> None:
     """Refuse a lease that is over at once."""
-    if not lease_seconds > 0:
+    if not (isinstance(lease_seconds, (int, float)) and lease_seconds > 0):
         raise InvalidConfig(f"lease_seconds: expected a number above 0, got {lease_seconds!r}")
 
 

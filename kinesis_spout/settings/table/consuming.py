@@ -38,6 +38,15 @@ _BATCH_MODE: Final = choice(
     not_yet={"efo": _NO_FAN_OUT, "subscribetoshard": _NO_FAN_OUT},
 )
 _CONSUMER_NAME: Final = text("1 to 128 letters, digits, _, . and -", r"[a-zA-Z0-9_.-]{1,128}")
+_LOSS: Final = (
+    "Stop with an error when retention can have taken records before they were read: behind a position or a "
+    "checkpoint, or with a whole shard. false: log and count each loss, and go on at the oldest record left, or "
+    "with the shard's children."
+)
+_NO_LOSS: Final = (
+    "trim_horizon asks for whatever is left: a shard that is gone before its first read, within a day of the "
+    "start, is no loss."
+)
 _COLUMN: Final = choice("encryptionType", "millisBehindLatest", "subSequenceNumber", "explicitHashKey")
 
 POSITIONS: Final = under(
@@ -65,12 +74,10 @@ POSITIONS: Final = under(
         doc="Where the read ends: before a time or AT_SEQUENCE_NUMBER, behind AFTER_SEQUENCE_NUMBER; "
             "latest is the time of load()."),
     setting("fail_on_data_loss", FLAG, True,
-        doc="Stop with an error when retention can have trimmed records, or a whole shard, unread; false: log "
-            "and count it, and go on at the oldest record, or with the shard's children."),
+        doc=f"{_LOSS} {_NO_LOSS}"),
     option("failOnDataLoss", READS, FLAG, True, aliases=("kinesis.failOnDataLoss",),
-        doc="Stop with an error when retention can have trimmed records, or a whole shard, unread, or the "
-            "stream was created anew; false: log and count it, and go on at the oldest record, or with the "
-            "shard's children."),
+        doc=f"{_LOSS} A streaming read also stops where the stream was created anew, and a batch read where "
+            f"`startingPosition` is a time behind the retention. {_NO_LOSS}"),
 )  # fmt: skip
 
 FETCHES: Final = under(

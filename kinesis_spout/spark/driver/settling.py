@@ -7,7 +7,6 @@ progress of the others is unknown: they are planned again, and halved if they di
 
 import logging
 import math
-from collections import Counter
 from collections.abc import Collection, Sequence
 from dataclasses import replace
 from time import monotonic
@@ -77,7 +76,8 @@ class Settling:
         # An error of Spark's own client says nothing of the handler.
         cause = error.__cause__ if isinstance(error, HandlerRaised) else None
         raised = None if cause is None else raised_at(cause)
-        self._consumer.failures.add(raised, error_text="" if cause is None else failure_of(cause).error_text)
+        if cause is not None:
+            self._consumer.failures.add(raised, error_text=failure_of(cause).error_text)
         for work in batch.works:
             self._slice_died(work, batch, error, reason, raised)
 
@@ -106,9 +106,8 @@ class Settling:
         failed = {failure.sequence: failure.sequence for failure in outcome.failures}
         waiting = [(failed[each.record.sequence], each) for each in result.unfinished]
         self._retry_data.keep(shard_id, ((sequence, each.record) for sequence, each in waiting))
-        texts = {each.raised: each.error for each in reversed(result.unfinished)}
-        for raised, count in Counter(each.raised for each in result.unfinished).items():
-            failures.add(raised, count, error_text=texts[raised])
+        for raised, count, text in result.kinds_of_failures():
+            failures.add(raised, count, error_text=text)
         finished = {retry.sequence for retry in plan.retries} - failed.keys()
         if finished or exhausted:
             self._retry_data.drop(shard_id, finished | {gone.sequence for gone in exhausted})

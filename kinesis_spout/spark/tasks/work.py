@@ -8,6 +8,7 @@ own, costs several times as much, also in collections of the driver's garbage.
 """
 
 import pickle
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import partial
@@ -28,6 +29,7 @@ from kinesis_spout.model.record import Record
 from shard_state import Fate, Redelivery, SequenceNumber, ShardBound, SliceOutcome, SlicePlan, UnackedRecord
 
 _SPEAK_OF_DEATH: Final = (Fate.KILLED_WORKER, Fate.SUSPECTED)
+_FAILED: Final = (Fate.FAILED, Fate.KILLED_WORKER)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,6 +95,17 @@ class WorkResult:
     error: KinesisError | None = None
     """The error that stopped reading early. Records read before still count."""
     _pickled: bytes | None = field(default=None, init=False, repr=False, compare=False)
+
+    def kinds_of_failures(self) -> list[tuple[RaisedAt | None, int, str]]:
+        """Where records failed (None: nothing was raised), how many, and the error of the first of them.
+
+        A ``Reject`` is a verdict, and no failure.
+        """
+        failed = {each.sequence for each in self.outcome.failures if each.fate in _FAILED}
+        of_failed = [each for each in self.unfinished if each.record.sequence in failed]
+        errors = {each.raised: each.error for each in reversed(of_failed)}
+        counts = Counter(each.raised for each in of_failed)
+        return [(raised, count, errors[raised]) for raised, count in counts.items()]
 
     @property
     def speaks_of_death(self) -> bool:

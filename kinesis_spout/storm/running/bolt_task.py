@@ -174,7 +174,7 @@ class BoltTask:
             self._trees.touched.update(roots)
 
     def tick(self, ticks: BatchTicks) -> None:
-        """Give the bolt a tick, if one is due (see ``clocks``). What it raises then fails no tuple."""
+        """Give the bolt a tick, if one is due (see ``clocks``). An error of it then fails no tuple."""
         component = self.context.component
         number = ticks.numbers.get(component, 0)
         if self._remembers_as_one:
@@ -211,7 +211,7 @@ class BoltTask:
         self._look_through_at = _LOOK_THROUGH
 
     def release(self) -> None:
-        """Flush the bolt. What it still holds then fails only if ``flush`` raised."""
+        """Flush the bolt. Tuples that it still holds fail only if ``flush`` raised."""
         state = self._state if self._tells_touched else None
         before = 0 if state is None else len(state.log)
         try:

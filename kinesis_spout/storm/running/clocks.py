@@ -10,8 +10,8 @@ one look at a wrong wall clock does no harm, and a clock that was wrong is right
 numbers to all its tasks, the same ones however often it is run. A task ticks at its end if the number is new
 to it, or was new in an earlier run of that very micro-batch: what the tick did to state then is undone.
 
-So each copy of a bolt gets each tick at most once, and one that missed a tick gets the newest. Yet copies of
-a task with state share that state, and those of a shell bolt their process: such a task ticks only in the
+Each copy of a bolt thus gets each tick at most once, and one that missed a tick gets the newest. Yet copies
+of a task with state share that state, and those of a shell bolt their process: such a task ticks only in the
 first micro-batch with a new number. If what that did to state does not count, the next one is the first.
 """
 

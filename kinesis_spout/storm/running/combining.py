@@ -1,8 +1,8 @@
 """Combines tuples for a ``CombinerBolt``: they are gathered as they come, and combined many at a time.
 
-A tuple costs little more than to be packed for an exchange. It is acked when it is gathered; from then on its tree
-is part of the one tuple that will be emitted for its key. That tuple can belong to thousands of trees. Where it
-leaves its process it travels with one root, of a *group*; which trees are in a group is read only if one fails.
+A tuple costs little more than to be packed for an exchange. It is acked when it is gathered; from then on its
+tree is part of the one tuple that will be emitted for its key. That tuple can belong to thousands of trees.
+When it leaves its process it travels with one root, of a *group*, whose trees are read only if one fails.
 """
 
 from collections.abc import Callable, Sequence

@@ -7,11 +7,11 @@ only what happens then decides, because what failed before can have failed becau
 
 In a careful run all bolts are in one process, and the whole tree of a root is executed before the next root
 begins. So a root that fails in that time is undone before anybody else has seen what it put, if that can be
-undone: plain values can. Roots come in *groups*, at whose end bolts are flushed. Where one fails only then, its
-changes are undone key by key, together with those that came after them on the same keys: these roots run again.
-What cannot be undone so is taken back with its whole group, which runs again in groups of half the size, without
-the root that failed while it was executed. In a group of one nobody else is to blame. After each group that is
-kept, groups are twice as large. So there is progress at any rate of failure.
+undone: plain values can. Roots come in *groups*, at whose end bolts are flushed. If one fails only then, its
+changes are undone key by key, together with those that came after them on the same keys: these roots run
+again. A root that cannot be undone so is taken back with its whole group, which runs again in groups of half
+the size, without the root that failed while it was executed. In a group of one nobody else is to blame. After
+each group that is kept, groups are twice as large. So there is progress at any rate of failure.
 
 A bolt can hold a tuple over its flush, because it waits for another one. A group then goes on until nothing is
 held, and is kept or taken back as one: it runs again without all that failed.

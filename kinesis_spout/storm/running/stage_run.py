@@ -129,7 +129,7 @@ class StageRun:
         yield from self.outbox.take()
 
     def finish(self) -> None:
-        """End the micro-batch: tick, flush, time out. What is sent on is then in the outbox, with the counts."""
+        """End the micro-batch: tick, flush, time out. The outbox then has its last tuples, and the counts."""
         if self._groups is not None:
             self._finish_groups(self._groups)
         else:

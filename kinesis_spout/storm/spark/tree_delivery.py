@@ -281,7 +281,7 @@ def with_failed(
 
 
 def _cut(result: WorkResult, failures: Sequence[UnackedRecord], expired_at: Sequence[int]) -> WorkResult:
-    """End a slice with the last of these failures. What it had after it is read, or carried, again."""
+    """End a slice with the last of these failures. Later records are read, or carried, again."""
     last = failures[-1]
     outcome = replace(
         result.outcome,

@@ -3,10 +3,10 @@
 Stored values are kept as they were pickled. ``get`` of one that this micro-batch has not put gives a new
 object each time: so changes in place are forgotten with the micro-batch, unless the value is put.
 
-As a rule values are pickled when the micro-batch ends: a key that many tuples change is pickled once. Where work
-may have to be taken back (a tick that raises, a group of roots of which one fails) they are pickled before and
-after it. So a value can go back to what it was, also one that was changed in place, and a value that cannot be
-kept is found where it was put.
+As a rule values are pickled when the micro-batch ends: a key that many tuples change is pickled once. If work
+may have to be taken back (a tick that raises, a group of roots of which one fails) they are pickled before
+and after it. So a value can go back to what it was, also one that was changed in place, and a value that
+cannot be kept is found where it was put.
 """
 
 import pickle

@@ -17,7 +17,7 @@ from kinesis_spout.structured.pages.page_buffer import PageBuffer, ShardKey
 from kinesis_spout.structured.stream.planning import EVERYTHING, read_up_to
 from kinesis_spout.structured.stream.shard_fetcher import FetchCounters, ShardFetcher
 from kinesis_spout.structured.stream.stream_shards import StreamShards
-from shard_state import PositionType, SequenceNumber, Shard
+from shard_state import SequenceNumber, Shard
 
 if TYPE_CHECKING:
     from mypy_boto3_kinesis import KinesisClient
@@ -56,19 +56,8 @@ class FetchedShards:
         self._freed: dict[ShardKey, SequenceNumber] = {}
         self._getters: dict[str, ShardGetters] = {}
         """By stream."""
-        self._at_horizon: frozenset[ShardKey] = frozenset()
-        """The shards that the query begins to read at their oldest record, in this run."""
         self._left: list[ShardGetters] = []
         """Those of streams that are gone."""
-
-    def begins_with(self, first: QueryOffset) -> None:
-        """Take in where the query begins, in this run: at its oldest record a shard has lost nothing yet."""
-        self._at_horizon = frozenset(
-            (name, shard_id)
-            for name, stream in first.streams.items()
-            for shard_id, shard in stream.shards.items()
-            if shard.position.type is PositionType.TRIM_HORIZON
-        )
 
     def follow(self, readable: Mapping[ShardKey, ShardOffset]) -> None:
         """Read these shards and no others, each from where it stands; free what is before that."""
@@ -204,7 +193,6 @@ class FetchedShards:
             clock=self._clock,
             found_children=self._found_children,
             position=shard.position,
-            begins_at_horizon=key in self._at_horizon,
         )
 
     def _getters_of(self, stream: str) -> ShardGetters:

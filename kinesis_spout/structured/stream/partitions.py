@@ -14,10 +14,10 @@ from pyspark.sql.datasource import InputPartition
 
 from kinesis_spout.kinesis import KinesisClientSettings, ReadSettings
 from kinesis_spout.kinesis.read.arrow import rows_before, sequence_at
+from kinesis_spout.kinesis.read.data_loss import lose
 from kinesis_spout.model.clock import SystemClock
 from kinesis_spout.model.errors import ShardNotFound
 from kinesis_spout.processes.executor_python import prepare_next_tasks
-from kinesis_spout.structured.data_loss import lose
 from kinesis_spout.structured.pages.page_buffer import PageSegment
 from kinesis_spout.structured.pages.page_channel import PageServerAddress, fetch_segments
 from kinesis_spout.structured.schema import arrow_schema
@@ -153,7 +153,7 @@ class _Range:
             f"expected {shard.rows} records from {shard.first} to {shard.last} in shard {shard.shard_id!r} of "
             f"stream {shard.stream!r}, which a batch of this query has, {found}: retention took the others"
         )
-        lose(text, fail=self._settings.fail_on_data_loss)
+        lose(text, fail=self._settings.fail_on_data_loss, so_that="the batch goes on without them")
 
 
 def in_chunks(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:

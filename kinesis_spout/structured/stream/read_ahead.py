@@ -6,9 +6,9 @@ from dataclasses import replace
 from typing import Final
 
 from kinesis_spout.kinesis import Prefetcher, ReadSettings
+from kinesis_spout.kinesis.read.data_loss import lose
 from kinesis_spout.model.clock import Clock, SystemClock
 from kinesis_spout.settings.source_options import StreamReadOptions
-from kinesis_spout.structured.data_loss import lose
 from kinesis_spout.structured.offsets import QueryOffset, ShardOffset
 from kinesis_spout.structured.pages.page_buffer import ShardKey, StoredPage
 from kinesis_spout.structured.pages.page_channel import PageServerAddress
@@ -69,8 +69,6 @@ class ReadAhead:
         self._done_records = 0
         self._done_bytes = 0
         self._current: QueryOffset | None = None
-        self._first: QueryOffset | None = None
-        """The beginning of a query that has no checkpoint yet."""
         self._query_log = QueryLog(options.streams)
 
     def open(self) -> None:
@@ -83,8 +81,7 @@ class ReadAhead:
         now, start = self._clock.time(), self._options.start
         self._query_log.resolved(start.default, start.default.resolved(now))
         with self._changed:
-            self._first = self.streams.first_offset()
-            return self._first
+            return self.streams.first_offset()
 
     def advance(self, start: QueryOffset) -> QueryOffset:
         """Continue from ``start``, up to which everything is done: free it, and read what follows.
@@ -93,8 +90,6 @@ class ReadAhead:
         ``StreamRecreated`` where a stream is not the one that the offset was made for (``failOnDataLoss``).
         """
         with self._changed:
-            if self._current is None and start == self._first:
-                self._fetched.begins_with(start)
             for name in self.streams.leaving:
                 if self._fetched.leave(name):
                     self.streams.leave(name)
@@ -286,6 +281,7 @@ class ReadAhead:
                     f"expected the stream {name!r}, of which a batch that is repeated has {rows} records, found "
                     "none: it was deleted",
                     fail=self._options.read.fail_on_data_loss,
+                    so_that="the batch goes on without them",
                 )
 
     def _range(self, key: ShardKey, shard: ShardOffset, *, is_here: bool) -> ShardRange:

@@ -11,6 +11,7 @@ from typing import Final
 import pyarrow.compute as pc
 
 from kinesis_spout.kinesis import ArrowPage, FanOutShardGetter, PollingShardGetter, Prefetcher, ReadSettings
+from kinesis_spout.kinesis.read.data_loss import lose_shard
 from kinesis_spout.kinesis.read.shard_reader import Room, ShardReader
 from kinesis_spout.kinesis.retry_policy import (
     OUTAGE_SECONDS,
@@ -22,9 +23,8 @@ from kinesis_spout.kinesis.retry_policy import (
     tried_again,
 )
 from kinesis_spout.model.clock import Clock
-from kinesis_spout.model.errors import KinesisSpoutError
+from kinesis_spout.model.errors import DataLoss, KinesisSpoutError
 from kinesis_spout.settings.grammar.shard_positions import MARGIN_SECONDS
-from kinesis_spout.structured.data_loss import lose
 from kinesis_spout.structured.pages.page_buffer import PageBuffer, ShardKey
 from shard_state import Position, Shard
 
@@ -64,7 +64,6 @@ class ShardFetcher(ShardReader[ArrowPage]):
         clock: Clock,
         found_children: Callable[[str, tuple[Shard, ...]], None],
         position: Position,
-        begins_at_horizon: bool,
     ) -> None:
         super().__init__(prefetcher, room, lock=changed, clock=clock, periods=periods)
         self.shard = shard
@@ -76,8 +75,6 @@ class ShardFetcher(ShardReader[ArrowPage]):
         self._until = until
         self._found_children = found_children
         self._throttles_seen = 0
-        self._begins_at_horizon = begins_at_horizon
-        """Nothing was read yet of what retention left when the query began; the oldest record may be any."""
         self._closed = False
         self.at_end = False
         """The closed shard's end was read."""
@@ -135,7 +132,6 @@ class ShardFetcher(ShardReader[ArrowPage]):
         if self._closed:
             return None
         self._count()
-        self._begins_at_horizon &= not rows and page.since is None
         if rows:
             self._buffer.append(self.shard, page.batch, page.size_bytes)
         self._counters.aggregates += page.aggregates
@@ -180,19 +176,26 @@ class ShardFetcher(ShardReader[ArrowPage]):
             self._count()
             self._note_failure()
             return read_again_at(self._clock.monotonic(), self.ready_at)
-        if reaction.action is Action.END_SHARD and self._begins_at_horizon:
-            _log.info(
-                "%s is gone before its first read: there is no record left of it to begin at", self.shard[1]
-            )
-            self.at_end = True
-        elif reaction.action is Action.END_SHARD and not self._settings.fail_on_data_loss:
-            lose(str(error), fail=False)
-            self._counters.data_losses += 1
-            self.at_end = True
+        if reaction.action is Action.END_SHARD and isinstance(error, KinesisSpoutError):
+            self._is_gone(error)
         else:
             self.failure = error
         self._changed.notify_all()
         return None
+
+    def _is_gone(self, error: KinesisSpoutError) -> None:
+        try:
+            self._counters.data_losses += lose_shard(
+                *self.shard,
+                self._getter.position,
+                now=self._clock.time(),
+                fail=self._settings.fail_on_data_loss,
+                cause=error,
+            )
+        except DataLoss as loss:
+            self.failure = loss
+        else:
+            self.at_end = True
 
     def _note_failure(self) -> None:
         now = self._clock.monotonic()

@@ -145,7 +145,7 @@ class StreamShards:
         return max((since for since in read if since is not None), default=None)
 
     def anew(self) -> StreamOffset:
-        return self.first_offset(StartPositions(default=Position.trim_horizon()), now=0.0)
+        return self.first_offset(StartPositions(default=Position.trim_horizon()), self._clock.time())
 
     def _parents(self, shard: Shard, known: Iterable[str]) -> tuple[str, ...]:
         # A parent that is neither listed nor known has outlived retention: it blocks nothing.

@@ -24,7 +24,7 @@ GUARDED = ("manager", "sharing", "counters", "failures", "figures", "read_errors
 FREE = {
     "bounds", "guarantee",  # of the manager; they never change
     "start", "report",  # of the sharing; they do I/O, and take the lock themselves
-    "write", "write_and_say", "write_the_last", "sink_hangs",  # of the letters; likewise
+    "write", "say_the_rest", "write_the_last", "sink_hangs",  # of the letters; likewise
 }  # fmt: skip
 
 

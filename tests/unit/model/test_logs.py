@@ -1,10 +1,8 @@
 """Messages speak of one record and of several records."""
 
-import logging
-
 import pytest
 
-from kinesis_spout.model.logs import DeadLetterLines, counted
+from kinesis_spout.model.logs import counted
 
 
 @pytest.mark.parametrize(
@@ -12,22 +10,3 @@ from kinesis_spout.model.logs import DeadLetterLines, counted
 )
 def test_a_number_of_things_is_written_as_sentences_have_it(count: int, text: str) -> None:
     assert counted(count, "record") == text
-
-
-def test_dead_letters_are_warned_of_at_once_and_then_together_once_a_second(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    lines = DeadLetterLines(logging.getLogger("some.door"), "; look there")
-    lines.written(1, now=100.0)
-    assert caplog.messages == ["dead-lettered 1 record, 1 since the start; look there"]
-    for tenth in range(1, 10):
-        lines.written(2, now=100.0 + tenth / 10)
-    assert len(caplog.messages) == 1, "within one second"
-    assert lines.due_at == 101.0
-    lines.say(101.0)
-    lines.say(102.0)
-    assert caplog.messages[1:] == ["dead-lettered 18 records, 19 since the start; look there"]
-    lines.written(3, now=101.5)
-    lines.say()
-    assert caplog.messages[2:] == ["dead-lettered 3 records, 22 since the start; look there"], "at the end"
-    assert {record.levelname for record in caplog.records} == {"WARNING"}

@@ -219,13 +219,13 @@ CASES: Final = [
         {**ORDERS, "reason": "exhausted", "error": "KeyError"},
         {
             _on("records_given_up_total", reason="exhausted", error="KeyError", **ONE): "_x90 1x60",
-            _on("records_given_up_total", reason="rejected", error="", **ONE): "1+1x150",
+            _on("records_given_up_total", reason="rejected", error="Reject", **ONE): "1+1x150",
         },
-        {_on("records_given_up_total", reason="rejected", error="", **ONE): "1+1x150"},
+        {_on("records_given_up_total", reason="rejected", error="Reject", **ONE): "1+1x150"},
         # Known from before a restart.
         {
-            _on("records_given_up_total", reason="rejected", error="", **ONE): "5x10",
-            _on("records_given_up_total", reason="rejected", error="", **TWO): "_x90 1x60",
+            _on("records_given_up_total", reason="rejected", error="Reject", **ONE): "5x10",
+            _on("records_given_up_total", reason="rejected", error="Reject", **TWO): "_x90 1x60",
         },
         at="120m",
     ),

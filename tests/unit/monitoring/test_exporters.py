@@ -67,9 +67,31 @@ def test_what_is_given_up_is_counted_by_reason_and_exception(world: World) -> No
     registry.register(PrometheusCollector(spout))
     text = generate_latest(registry).decode()
     labels = 'app="billing",error="{}",reason="{}",stream="orders"'
-    for error, reason in (("KeyError", "exhausted"), ("", "rejected"), ("", "exhausted")):
+    for error, reason in (("KeyError", "exhausted"), ("Reject", "rejected"), ("no exception", "exhausted")):
         assert f"records_given_up_total{{{labels.format(error, reason)}}} 1.0" in text
     assert "secret" not in text
+
+
+def test_plain_python_measures_from_the_hand_out_to_the_ack_or_the_fail(world: World) -> None:
+    spout = world.spout(retry_limit=0, message_timeout_seconds=30.0)
+    world.put_in(FIRST, "a", "b", "c")
+    one, two, late = world.take(spout, 3)
+    world.clock.advance(2.0)
+    spout.ack(one.message_id)
+    spout.fail(two.message_id, "a text")
+    world.clock.advance(60.0)
+    world.until(
+        lambda: spout.next_tuple() is None and spout.counters.timed_out == 1, "the third is timed out"
+    )
+    spout.ack(late.message_id)
+    registry = CollectorRegistry()
+    registry.register(PrometheusCollector(spout))
+    labels = {"app": "billing", "stream": "orders"}
+    assert registry.get_sample_value("kinesis_spout_handler_seconds_count", labels) == 2
+    seconds = registry.get_sample_value("kinesis_spout_handler_seconds_sum", labels)
+    assert seconds == pytest.approx(4.0, abs=1.0)
+    failed = registry.get_sample_value("kinesis_spout_failures_total", {**labels, "error": "no exception"})
+    assert failed == 2, "the text, and the time-out"
 
 
 def test_attempts_and_ages_of_acked_records_are_histograms(world: World) -> None:

@@ -4,7 +4,7 @@ To bring them up to date: ``python -m tests.unit.monitoring.test_metrics_page`` 
 """
 
 import re
-from collections.abc import Iterable
+from collections.abc import Sequence
 from pathlib import Path
 
 from kinesis_spout.monitoring.metrics import (
@@ -34,18 +34,16 @@ def tables() -> dict[str, str]:
     return {name: table(metrics) for name, metrics in parts.items()} | {"others": names_of_others()}
 
 
-def table(metrics: Iterable[Metric]) -> str:
-    rows = ["| name | kind | unit | labels | meaning |", "| --- | --- | --- | --- | --- |"]
+def table(metrics: Sequence[Metric]) -> str:
+    """The rows, below the labels that all of them have. Names end in their units."""
+    labels = min((metric.labels for metric in metrics), key=len)
+    head = f"Labels: {', '.join(f'`{label}`' for label in labels)}."
+    lines = [head, "", "| name | kind | meaning |", "| --- | --- | --- |"]
     for metric in metrics:
-        labels = ", ".join(f"`{label}`" for label in metric.labels)
-        rows.append(f"| `{metric.exposed_name}` | {metric.kind} | {unit(metric)} | {labels} | {metric.doc} |")
-    return "\n".join(rows)
-
-
-def unit(metric: Metric) -> str:
-    """In words: what is counted stands in braces."""
-    words = {"s": "seconds", "By": "bytes", "1": "", "{batch}": "batches", "{record}/s": "records a second"}
-    return words[metric.unit] if metric.unit in words else f"{metric.unit.strip('{}')}s"
+        more = ", ".join(f"`{label}`" for label in metric.labels[len(labels) :])
+        by = f" Also by {more}." if more else ""
+        lines.append(f"| `{metric.exposed_name}` | {metric.kind} | {metric.doc}{by} |")
+    return "\n".join(lines)
 
 
 def names_of_others() -> str:

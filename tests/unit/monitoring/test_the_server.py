@@ -1,6 +1,8 @@
 """What a door answers over HTTP while it works, and while it does not."""
 
 import json
+import re
+import sys
 import threading
 import urllib.error
 from collections.abc import Iterator
@@ -231,6 +233,14 @@ def test_every_metric_of_a_consumer_is_read(world: World) -> None:
 
         # A shard's lag is known from its first answer on.
         world.until(lambda: not missing(), lambda: f"these too: {missing()}")
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="prometheus_client reads /proc")
+def test_the_process_is_measured_under_the_names_of_the_client_library() -> None:
+    with MonitoringServer("127.0.0.1:0") as server:
+        text = get(server.address, "/metrics")[1]
+    for name in ("cpu_seconds_total", "resident_memory_bytes", "open_fds", "max_fds", "start_time_seconds"):
+        assert re.search(rf"^process_{name} [0-9.e+]+$", text, re.MULTILINE), name
 
 
 def test_the_status_names_the_records_that_come_again_first(world: World) -> None:

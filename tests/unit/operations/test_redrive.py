@@ -21,7 +21,7 @@ from kinesis_spout.operations.dead_letters import (
     kind_of,
     put_back,
 )
-from kinesis_spout.operations.errors import LettersHeld, WrongArguments
+from kinesis_spout.operations.errors import LettersHeld
 from kinesis_spout.ports import DeadLetterSink
 from kinesis_spout.settings import SpoutConfig
 from kinesis_spout.testing import InMemoryDeadLetterSink
@@ -338,13 +338,6 @@ def test_dismissed_letters_are_listed_no_more_and_the_audit_says_who_what_and_wh
         ("one@here", "dismiss", f"2 of 2 letters: {', '.join(sorted(some))}", "test data"),
         ("two@there", "dismiss", "998 of 998 letters: all", "all of them are broken"),
     ]
-
-
-@pytest.mark.parametrize("why", ["", "  "])
-def test_without_a_reason_no_letter_is_dismissed(operators: Operators, why: str) -> None:
-    with pytest.raises(WrongArguments, match="why: expected the reason"):
-        operators.dismiss("one@here", why=why)
-    assert operators.left == 1_000
 
 
 def test_letters_that_are_being_redriven_cannot_be_dismissed(operators: Operators) -> None:

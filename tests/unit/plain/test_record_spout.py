@@ -13,6 +13,7 @@ from kinesis_spout.model.errors import (
     DataLoss,
     DeadLetterError,
     InvalidConfig,
+    ShardNotFound,
     SpoutClosed,
     StreamNotFound,
 )
@@ -344,7 +345,7 @@ class TestRestart:
         world.clock.advance(2 * 24 * 3600.0)
         world.put("kept")
         refusing = world.spout()
-        with pytest.raises(DataLoss, match=f"{FIRST} is gone.*`fail_on_data_loss=False`"):
+        with pytest.raises(DataLoss, match=f"{FIRST}' of stream 'orders' is gone.*`fail_on_data_loss=False`"):
             world.settle(refusing, 1)
         world.crash(refusing)
         world.clock.advance(60)
@@ -353,9 +354,23 @@ class TestRestart:
             spout = world.spout(fail_on_data_loss=False)
             assert values_of(world.settle(spout, 1)) == ["kept"]
         assert spout.counters.shards_trimmed >= 1
-        assert any(FIRST in line and "children go on" in line for line in caplog.messages)
+        assert any(FIRST in line and "its children are read" in line for line in caplog.messages)
         world.until(lambda: world.stored(FIRST).is_shard_end, "the end of the parent")
         assert world.stored(FIRST).data_losses == 1
+
+    def test_a_shard_that_retention_took_before_its_first_read_at_the_horizon_is_no_loss(
+        self, world: World, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        world.stream.fail_next(ShardNotFound("trimmed"), times=1)
+        world.put("left to retention")
+        world.stream.split(FIRST)
+        with caplog.at_level(logging.INFO):
+            spout = world.spout()
+            world.put("kept")
+            assert values_of(world.settle(spout, 1)) == ["kept"]
+            world.until(lambda: world.stored(FIRST).is_shard_end, "the end of the parent")
+        assert spout.counters.shards_trimmed == world.stored(FIRST).data_losses == 0
+        assert any(FIRST in line and "gone before its first read" in line for line in caplog.messages)
 
 
 class TestDelivery:
@@ -760,13 +775,27 @@ class TestLife:
             spout.activate,
             spout.deactivate,
             spout.next_tuple,
-            spout.shards,
+            spout.pause_shards,
             lambda: spout.ack(one),
             lambda: spout.fail(one),
             lambda: next(iter(spout)),
         ):
             with pytest.raises(SpoutClosed, match="was closed"):
                 call()
+
+    def test_what_was_done_can_be_read_after_the_end(self, world: World) -> None:
+        world.put("one", "two", "three")
+        with world.spout(retry_limit=0) as spout:
+            one, two, _ = world.take(spout, 3)
+            spout.ack(one.message_id)
+            spout.fail(two.message_id, ValueError("no"))
+        assert (spout.counters.delivered, spout.counters.acked, spout.counters.dead_lettered) == (3, 1, 1)
+        assert [shard.shard_id for shard in spout.shards()] == [FIRST]
+        assert spout.failures == {"no exception": 1}
+        assert (spout.uncommitted, spout.last_error, spout.trouble, spout.gone) == (0, None, None, {})
+        assert not spout.is_done
+        with pytest.raises(SpoutClosed, match=r"call activate\(\) or open\(\)"):
+            _ = world.new_spout().counters
 
     def test_a_spout_that_was_not_activated_says_so(self, world: World) -> None:
         with world.new_spout() as spout, pytest.raises(SpoutClosed, match=r"call activate\(\) or open\(\)"):

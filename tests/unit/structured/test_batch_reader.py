@@ -23,7 +23,6 @@ from kinesis_spout.model.errors import (
     InvalidConfig,
     KeyUnavailable,
     KinesisError,
-    ShardNotFound,
     StreamNotFound,
 )
 from kinesis_spout.model.record import Record
@@ -462,7 +461,9 @@ def test_an_end_at_a_number_that_the_shard_does_not_have_is_a_data_loss_or_given
     never = replace_number(records[-1], 10**9)
     tasks = world.tasks(endingPosition=json.dumps({FIRST: after(never)}))
 
-    with pytest.raises(DataLoss, match=r"AFTER_SEQUENCE_NUMBER\(1000000000\).*Set failOnDataLoss to false"):
+    with pytest.raises(
+        DataLoss, match=r"AFTER_SEQUENCE_NUMBER\(1000000000\).*With `fail_on_data_loss=False`"
+    ):
         world.rows(tasks)
     with caplog.at_level(logging.WARNING):
         rows = world.read(endingPosition=json.dumps({FIRST: at(never)}), failOnDataLoss="false")
@@ -496,7 +497,7 @@ def test_a_start_at_a_trimmed_record_is_a_data_loss_or_given_up(caplog: pytest.L
     world.clock.advance(1)
     start = json.dumps({FIRST: at(records[2])})
 
-    with pytest.raises(DataLoss, match=r"cannot begin to read shard 'shardId-0.*Set failOnDataLoss to false"):
+    with pytest.raises(DataLoss, match=r"cannot read shard 'shardId-0.*With `fail_on_data_loss=False`"):
         world.read(startingPosition=start)
     with caplog.at_level(logging.WARNING):
         assert world.read(startingPosition=start, failOnDataLoss="false") == of(records[6:])
@@ -538,16 +539,22 @@ def test_a_shard_that_is_named_and_not_there_is_a_data_loss(caplog: pytest.LogCa
     assert "shardId-000000000077" in caplog.text
 
 
-def test_a_shard_that_retention_takes_between_plan_and_task_is_a_data_loss() -> None:
+def test_a_shard_that_retention_takes_between_plan_and_task_is_a_loss_unless_the_oldest_record_was_asked_for() -> (
+    None
+):
     world = World()
     world.put()
     world.stream.split(FIRST)
-    failing, lenient = world.tasks(), world.tasks(failOnDataLoss="false")
+    of_today = at_time(world.clock.time() - 1)
+    failing = world.tasks(startingPosition=of_today)
+    lenient = world.tasks(startingPosition=of_today, failOnDataLoss="false")
+    whatever_is_left = world.tasks()
     world.clock.advance(30 * HOUR)
 
-    with pytest.raises(ShardNotFound, match=r"trimmed it away.*Set failOnDataLoss to false"):
+    with pytest.raises(DataLoss, match=r"shard 'shardId-0.* is gone.*With `fail_on_data_loss=False`"):
         world.rows(failing)
     assert world.rows(lenient) == []
+    assert world.rows(whatever_is_left) == []
 
 
 # --- reshards

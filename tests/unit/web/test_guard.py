@@ -117,9 +117,9 @@ def test_a_refused_sign_in_is_logged_with_its_address_and_without_what_was_given
     browser.get(HOME, authorization="Bearer hunter2-hunter2-hunter2")
     browser.post("/login", {"name": TOKEN, "token": "ann"})
     assert refusals(caplog) == [
-        "refused a sign-in with a wrong token from 127.0.0.1, who says to be 'ann\\n\\x1b[2J'",
-        "refused a sign-in with a wrong token from 127.0.0.1",
-        "refused a sign-in with a wrong token from 127.0.0.1",
+        "refused a sign-in from 127.0.0.1 as 'ann\\n\\x1b[2J': wrong token",
+        "refused a sign-in from 127.0.0.1: wrong token",
+        "refused a sign-in from 127.0.0.1: wrong token",
     ]
     assert "hunter2" not in caplog.text
     assert TOKEN not in caplog.text
@@ -136,7 +136,9 @@ def test_of_many_refused_sign_ins_the_log_has_some_and_counts_the_others(
     assert len(refusals(caplog)) == 10
     now += 61.0
     browser.get(HOME, authorization="Bearer wrong")
-    assert refusals(caplog)[-1] == "refused a sign-in with a wrong token from 127.0.0.1; 15 more before it"
+    assert refusals(caplog)[-1] == (
+        "refused a sign-in from 127.0.0.1: wrong token; 15 more were refused before it"
+    )
 
 
 def test_a_visit_without_a_token_and_a_good_sign_in_log_nothing(

@@ -12,8 +12,9 @@ from kazoo.security import Permissions
 from kinesis_spout.model.errors import MissingExtra, StoreError, StoreUnavailable
 from kinesis_spout.zookeeper import Login, NodeAcls, Tls, ZooKeeperSession
 from kinesis_spout.zookeeper.credentials import CREATOR, OPEN
-from kinesis_spout.zookeeper.kazoo_connection import KazooHandler
+from kinesis_spout.zookeeper.kazoo_connection import KazooHandler, KazooLog
 from kinesis_spout.zookeeper.kazoo_errors import translated
+from tests.fault.suite.consumers.prober import free_address
 
 LOGIN = Login(user="billing", password="s3cret")
 
@@ -132,3 +133,25 @@ def test_a_server_that_wants_other_credentials_ends_the_start_when_kazoo_logs_it
     with pytest.raises(StoreError, match="does not accept the credentials of 'billing'") as refused:
         session.start()
     assert not refused.value.retriable
+
+
+def test_a_start_that_takes_long_says_once_what_it_waits_for(caplog: pytest.LogCaptureFixture) -> None:
+    address = free_address()
+    with caplog.at_level(logging.INFO):
+        for _ in range(2):
+            session = ZooKeeperSession(address, login=LOGIN)
+            with pytest.raises(StoreUnavailable, match=f"no ZooKeeper answered at {address} within 2.2 s"):
+                session.start(2.2)
+    (line,) = [record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING]
+    assert line.startswith(f"waiting for ZooKeeper at {address}: no answer yet after 2 s, 2.2 s at most")
+    assert "refused" in line
+    assert "s3cret" not in caplog.text
+
+
+def test_attempts_to_connect_that_fail_alike_are_logged_once(caplog: pytest.LogCaptureFixture) -> None:
+    log = KazooLog(logging.getLogger("some.kazoo"), lambda _: None, lambda: False)
+    for words in ("refused", "refused", "reset", "refused"):
+        log.warning("Connection dropped: %s", OSError(words))
+    log.info("Zookeeper connection established, state: %s", "CONNECTED")
+    log.warning("Connection dropped: %s", OSError("refused"))
+    assert [line.rpartition(" ")[2] for line in caplog.messages] == ["refused", "reset", "refused", "refused"]

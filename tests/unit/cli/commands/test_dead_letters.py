@@ -234,7 +234,7 @@ def test_all_letters_of_a_filter_are_dismissed_once_somebody_confirms_it() -> No
 @pytest.mark.parametrize("why", [(), ("--why", ""), ("--why", " ")])
 def test_no_letter_is_dismissed_without_a_reason(why: tuple[str, ...]) -> None:
     world = world_with(LETTER)
-    _, err = world.call("dead-letters", "dismiss", "--all", "--yes", *why, *SETTINGS, exit_code=2)
+    _, err = world.call("dead-letters", "dismiss", "--all", *why, *SETTINGS, exit_code=2)
     assert "--why" in err
     assert len(world.json("dead-letters", "list")) == 1
 

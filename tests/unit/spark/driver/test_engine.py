@@ -432,6 +432,7 @@ def test_an_error_amid_a_slice_keeps_what_was_read_before(world: EngineWorld) ->
 
 def test_a_shard_that_retention_took_is_over_and_counted(two_shards: EngineWorld) -> None:
     world = two_shards
+    world.put_in(FIRST, "read")
     world.put_in(SECOND, "a")
     diary = Diary()
     running = world.start(diary, fail_on_data_loss=False)

@@ -10,7 +10,7 @@ from kinesis_spout.consumer import consumer_log
 from kinesis_spout.model.record import DeadLetter
 from kinesis_spout.testing import InMemoryDeadLetterSink
 from tests.support.waiting import wait_until
-from tests.unit.spark.driver.world import Diary, EngineWorld
+from tests.unit.spark.driver.world import FIRST, Diary, EngineWorld
 
 MIB = 1024 * 1024
 
@@ -49,6 +49,15 @@ def test_a_query_tells_its_life_from_start_to_stop(
         "stopped",
     ]
     assert "delivered 2, acked 2" in told(caplog, "stopped")[0]
+
+
+def test_what_was_done_can_be_read_after_the_stop(world: EngineWorld) -> None:
+    running = world.start(Diary())
+    world.until_stored(world.put("one", "two")[-1])
+    running.stop()
+    assert (running.query.counters.delivered, running.query.counters.acked) == (2, 2)
+    assert [shard.shard_id for shard in running.query.shards()] == [FIRST]
+    assert (running.query.failures, running.query.uncommitted, running.query.last_error) == ({}, 0, None)
 
 
 def test_dead_letters_that_wait_for_their_sink_pause_the_reading_once(

@@ -63,3 +63,32 @@ def test_a_result_arrives_as_it_was() -> None:
     assert arrived == result
     assert [failure.fate for failure in arrived.outcome.failures] == [Fate.FAILED, Fate.PUT_OFF]
     assert arrived.unfinished[0].raised == FAILURES[0].raised
+
+
+def test_failures_are_counted_by_where_they_were_raised_and_verdicts_are_none() -> None:
+    place = RaisedAt("ValueError at a", "Traceback")
+    ended = [
+        Failure(error_text="ValueError: one", raised=place),
+        Failure(error_text="ValueError: two", raised=place),
+        Failure(error_text="a text"),
+        Failure(error_text="the worker died", killed_worker=True),
+        Failure(error_text="put off", put_off=True),
+        Failure(error_text="no use", rejected=True),
+    ]
+    records = [Record(data=b"", sequence_number=str(number), partition_key="k") for number in range(1, 7)]
+    failed = zip(records, ended, strict=True)
+    result = WorkResult(
+        plan=PLAN,
+        outcome=SliceOutcome(
+            count=6,
+            failures=tuple(
+                failed_record(record, failure, index=at, previous=None)
+                for at, (record, failure) in enumerate(failed)
+            ),
+        ),
+        unfinished=tuple(
+            Unfinished(record=record, error=failure.error_text, raised=failure.raised)
+            for record, failure in zip(records, ended, strict=True)
+        ),
+    )
+    assert result.kinds_of_failures() == [(place, 2, "ValueError: one"), (None, 2, "a text")]

@@ -43,7 +43,6 @@ def test_the_shard_is_read_again_slowly_ends_no_query_and_holds_the_others_up_fo
         settings=ReadSettings(max_records_per_fetch=10),
         periods=(0.2, 1.0),
         until=None,
-        begins_at_horizon=False,
         clock=clock,
         found_children=lambda *_: None,
         position=Position.trim_horizon(),
