@@ -33,6 +33,8 @@ _SHARD_ID: Final = re.compile(r"shardId-0*(?=\d{4})")
 _BETWEEN: Final = 2
 _INDENT: Final = 2
 _PAIRS_APART: Final = 3
+_READABLE: Final = 24
+"""The least width of a column of sentences."""
 _CUT_CHARS: Final = 16
 """The length of a cell that was cut: of a member's name its process id and its random part."""
 _WHOLE_WORDS: Final[dict[str, Any]] = {
@@ -78,9 +80,9 @@ def print_table(
 
     On a terminal columns that say nothing ("-" or "0" throughout) are left out, sequence numbers are shortened
     to their last digits, and the columns named in ``folding`` are wrapped. If the rest is too wide, shard ids
-    and the columns named in ``cutting`` are cut in front, where they are alike. If that does not help, each
-    row is printed as separate lines. The columns named in ``whole`` are never shortened: people copy them. Cells
-    with one of the texts ``alarming`` are red.
+    and the columns named in ``cutting`` are cut in front, where they are alike. If that does not help, or wrapped
+    columns would be narrow, each row is printed as separate lines. The columns named in ``whole`` are never
+    shortened: people copy them. Cells with one of the texts ``alarming`` are red.
     """
     console = Console()
     if not console.is_terminal:
@@ -95,7 +97,11 @@ def print_table(
         for row in ([printable(row[at]) for at in told] for row in rows)
     ]
     if folding:
-        console.print(_table(names, cells, folding, alarming))
+        kept = [at for at, name in enumerate(names) if name not in folding]
+        taken = _width([names[at] for at in kept], [[row[at] for at in kept] for row in cells])
+        is_wide = console.width - taken >= (len(names) - len(kept)) * (_BETWEEN + _READABLE)
+        wrapped = _table(names, cells, folding, alarming)
+        console.print(wrapped if is_wide else _lines(names, cells, console.width))
         return
     cut = [_cut_row(names, row, cutting, whole) for row in cells]
     fitting = next((fit for fit in (cells, cut) if _width(names, fit) <= console.width), None)

@@ -435,7 +435,7 @@ def test_every_command_does_what_its_page_says(readers_shell: ReadersShell) -> N
     with runs("kinesis-spout shards") as program:
         assert program.ends().count("ready") == 2
     for command, shown in (
-        ("resume", "no consumer has paused"),
+        ("resume", "nothing is paused"),
         ("checkpoints show", "billing on orders; members: none"),
         ("dead-letters list", "negative amount"),
         ("dead-letters dismiss", "letters dismissed: 0"),

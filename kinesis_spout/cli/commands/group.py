@@ -110,7 +110,7 @@ def resume(ctx: typer.Context, config: SpoutConfig, *, shard: Shards = None) -> 
     for name in shard or resumed.names:
         note(f"{name} is resumed" if name in resumed.names else f"{name} is not paused by an operator")
     if not (shard or resumed.everything or resumed.names):
-        note("no consumer has paused")
+        note("nothing is paused")
 
 
 def print_members(view: GroupView) -> None:

@@ -116,7 +116,7 @@ def _raise_what_ended(query: "SpoutQuery | TopologyQuery", given_up_for: str | N
     if error is not None:
         text = ", ".join([str(error).partition("\n")[0], *getattr(error, "__notes__", ())])
         raise SparkFailed(
-            f"the query ended with {type(error).__name__}: {text}; --debug shows more"
+            f"the query ended with {type(error).__name__}: {text}; `kinesis-spout --debug …` shows more"
         ) from error
     if given_up_for is not None:
         raise PausedTooLong(

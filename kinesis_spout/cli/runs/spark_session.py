@@ -274,7 +274,8 @@ def start_spark(
         typer.echo(text, err=True, nl=False)
         kept = f" and in {LOG}" if text else ""
         raise SparkFailed(
-            f"Spark did not start{where}: {reason}; its own messages are above{kept}, --debug shows more"
+            f"Spark did not start{where}: {reason}; its own messages are above{kept}, "
+            "`kinesis-spout --debug …` shows more"
         ) from error
     spark.sparkContext.setLogLevel("ERROR")
     for path in py_files:

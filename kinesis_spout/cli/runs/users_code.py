@@ -44,7 +44,7 @@ def find_in_module(name: str, *, wanted: str, example: str) -> Any:
     except (Exception, SystemExit) as error:  # the user's module can raise anything, and a script can end
         raise WrongArguments(
             f"expected an importable module {module_name!r} (looked in {Path.cwd()} first), got "
-            f"{type(error).__name__}: {error}; --debug shows where"
+            f"{type(error).__name__}: {error}; `kinesis-spout --debug …` shows where"
         ) from error
     for part in path.split("."):
         if not hasattr(found, part):
@@ -98,4 +98,6 @@ def _broken(name: str) -> Iterator[None]:
         raise BrokenTopology(f"{name}: {error}") from error
     except (Exception, SystemExit) as error:  # the user's code can raise anything
         said = ", ".join([f"{type(error).__name__}: {error}", *getattr(error, "__notes__", ())])
-        raise BrokenTopology(f"{name}: expected a topology, got {said}; --debug shows where") from error
+        raise BrokenTopology(
+            f"{name}: expected a topology, got {said}; `kinesis-spout --debug …` shows where"
+        ) from error

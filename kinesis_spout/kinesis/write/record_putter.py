@@ -251,5 +251,6 @@ def is_about_its_size(batch: Sequence[Puttable], error: KinesisError) -> bool:
 
 def no_such_stream(error: ResourceNotFound) -> StreamNotFound:
     return StreamNotFound(
-        f"{error}; check the stream's name, the region, the endpoint and the account of the credentials"
+        f"{str(error).rstrip('.')}; check the stream's name, the region, the endpoint and the account of the "
+        "credentials"
     )

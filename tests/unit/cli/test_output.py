@@ -80,6 +80,21 @@ def test_a_row_that_cannot_be_cut_to_fit_gets_lines_of_its_own(monkeypatch: pyte
     assert max(map(len, lines)) <= 80
 
 
+def test_sentences_get_lines_of_their_own_where_a_column_would_be_narrow(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    rows = [["retry_limit", "int >= 0, or none", "3", "How often to retry a failed record. " * 3]]
+    headings = ("setting", "allowed", "default", "meaning")
+    terminal = a_terminal(monkeypatch, "stdout")
+    print_table(headings, rows, folding=headings[1:])
+    lines = terminal.getvalue().splitlines()
+    assert lines[:2] == ["retry_limit", "  allowed int >= 0, or none   default 3"]
+    assert lines[2].startswith("  meaning How often to retry a failed record. How often")
+    wide = a_terminal(monkeypatch, "stdout", columns=140, kind="xterm")
+    print_table(headings, rows, folding=headings[1:])
+    assert all(heading in wide.getvalue().splitlines()[0] for heading in headings)
+
+
 HOSTILE = "a\x1b]0;title\x07\x1b[2Jb\x9b31mc\r\x08d\u202egnp.exe\u2066\x7f\u2028e\ud800"
 
 

@@ -16,7 +16,7 @@ def test_where_nobody_has_paused_it_says_so() -> None:
     world = FakeWorld()
     world.consumer()
     _, err = world.call("resume", *SETTINGS)
-    assert err == "no consumer has paused\n"
+    assert err == "nothing is paused\n"
 
 
 def test_an_application_that_has_not_begun_is_an_error_that_lists_those_that_have() -> None:
