@@ -308,8 +308,9 @@ def _conf(where: str, conf: object) -> dict[str, Any]:
 
 def _refuse_unfinished_methods(where: str, component: object) -> None:
     for method in _METHODS:
-        if hasattr(component, method):
-            refuse_unfinished_function(f"{where}: {method}", getattr(component, method))
+        work = getattr(component, method, None)
+        if callable(work):  # A component may have data of that name: `late` is nothing to a spout.
+            refuse_unfinished_function(f"{where}: {method}", work)
 
 
 def _kind(given: object) -> str:

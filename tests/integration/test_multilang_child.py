@@ -363,7 +363,7 @@ class TestOurSpout:
         (
             {},
             ("--stream", "orders", "--app", "a", "--retry-limit", "few"),
-            "retry_limit (from --retry-limit): expected",
+            "--retry-limit: expected int >= 0, or none, got 'few'",
         ),
     ],
 )
