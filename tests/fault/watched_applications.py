@@ -128,7 +128,8 @@ class WatchedApplications:
             self._add(app, self._real(app))
         # No retry is used up before so many records failed that this may be an outage, however slowly they come.
         self._add("failing", self._real("failing", retry_backoff_seconds=5.0))
-        self._add("cut", self._real("cut", zookeeper=self._door.connect_string))
+        # A call without a connection fails after a quarter more than the session's time-out.
+        self._add("cut", self._real("cut", zookeeper=self._door.connect_string, session_timeout_seconds=8.0))
         self._add(
             "throttled", self._real("throttled", endpoint_url=self._endpoint.url, stalled_after_seconds=60)
         )
@@ -208,7 +209,7 @@ class WatchedApplications:
             self._server.add(producer)
 
     def _open_others(self) -> None:
-        self._queries = [Query(name) for name in ("query-ended", "query-stuck", "query-behind")]
+        self._queries = [Query(name) for name in ("query-ended", "query-stuck", "query-behind", "query-away")]
         self._topology = RunningTopology()
         for query in self._queries:
             self._server.add(query)
@@ -255,8 +256,8 @@ class WatchedApplications:
         self._leave("shrinking")
         ended = self._members["ended"]
         ended.close()
-        stopped, stuck, behind = self._queries
-        stopped.isActive = False
+        stopped, stuck, behind, away = self._queries
+        stopped.isActive = away.is_readable = False
         stuck.stands_since = behind.falls_back_since = self._topology.failing_since = time.time()
 
     def _handle(self, app: str, handler: Handler) -> None:

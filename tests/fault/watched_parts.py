@@ -77,12 +77,15 @@ class Query:
         self.isActive = True
         self.stands_since: float | None = None
         self.falls_back_since: float | None = None
+        self.is_readable = True
 
     def exception(self) -> BaseException | None:
         return None
 
     @property
     def lastProgress(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
+        if not self.is_readable:
+            raise ConnectionError("Spark's JVM is gone")
         now = time.time()
         at = self.stands_since or now
         lag = 0 if self.falls_back_since is None else now - self.falls_back_since

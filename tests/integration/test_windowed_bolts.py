@@ -108,9 +108,7 @@ def test_what_windows_and_ticks_emit_reaches_a_sink_that_fails_two_calls_of_five
         builder.set_bolt(name, bolt, 2).fields_grouping("keys", ["key"])
         ledgers.append(f"{name} ledger")
         builder.set_bolt(ledgers[-1], Ledger(), 2).fields_grouping(name, ["key"])
-        builder.set_bolt(f"{name} sink", LogsSomeTimes(world.log, 0.4), 2).fields_grouping(
-            ledgers[-1], ["key"]
-        )
+        builder.set_bolt(f"{name} sink", LogsSomeTimes(world.log), 2).fields_grouping(ledgers[-1], ["key"])
     topology = builder.build("results", state=str(tmp_path / "state"), state_guarantee=guarantee)
     lines = [f"k{number % 10} {number}" for number in range(40)]
     world.put(lines)
@@ -129,5 +127,6 @@ def test_what_windows_and_ticks_emit_reaches_a_sink_that_fails_two_calls_of_five
         assert query.spouts["lines"].counters.acked == len(lines)
 
     assert world.dead_letters() == []
+    assert all(logged(world, f"{name} failed") for name in ledgers), "the sinks did fail"
     if guarantee == "exactly_once":
         assert {count for name in ledgers for count in counts(name)} == {1}
