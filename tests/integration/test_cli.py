@@ -121,7 +121,7 @@ class Shell:
 
     def begin(self) -> None:
         """Let the application begin on the stream, as its first consumer would."""
-        world, config = World(), SpoutConfig.from_env(self.variables)
+        world, config = World(), SpoutConfig.load(environ=self.variables)
         lister = world.stream(config).lister
         with world.progress(config) as progress:
             progress.store.open(lister.summary().created, config.start, lister.list_shards())

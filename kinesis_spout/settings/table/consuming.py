@@ -246,8 +246,6 @@ MONITORING: Final = under(
     setting("http", _ADDRESS, None, has_argument=True, unset="nowhere",
         doc="Where to answer /livez, /readyz, /metrics and /status over HTTP, for probes and monitors. "
             "Spouts of one process may share an address."),
-    setting("health_file", text("the path of a file"), None,
-        doc="A file that the spout touches each second while it is alive, for probes without HTTP."),
     setting("stalled_after_seconds", seconds(above=0), 8.0,
         doc="How long a shard may have records to deliver and deliver or finish none before the spout is "
             "not ready. Longer than your handler's slowest call; a full micro-batch has its own time."),

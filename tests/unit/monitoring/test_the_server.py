@@ -6,7 +6,6 @@ import sys
 import threading
 import urllib.error
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any, cast
 
 import pytest
@@ -136,19 +135,6 @@ def test_a_consumer_that_ended_is_dead_and_says_why(world: World) -> None:
         consumer.end_with(StoreUnavailable("gone for good"))
         world.until(lambda: get(server.address, "/livez")[0] == 503, "it is dead")
         assert "gone for good" in get(server.address, "/livez")[1]
-
-
-def test_the_file_is_touched_while_it_is_alive_only(world: World, tmp_path: Path) -> None:
-    file, spout = tmp_path / "alive", world.spout(**QUICK)
-    with MonitoringServer(None, spout, health_file=file):
-        begun = file.stat().st_mtime_ns
-        world.until(lambda: file.stat().st_mtime_ns > begun, "the file is touched")
-        (consumer,) = spout._consumers().values()
-        consumer.end_with(StoreUnavailable("gone"))
-        world.clock.sleep(1.0)
-        file.unlink()
-        world.clock.sleep(2.5)
-        assert not file.exists()
 
 
 def test_series_of_shards_are_there_when_they_are_asked_for(world: World) -> None:
