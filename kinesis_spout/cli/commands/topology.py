@@ -113,9 +113,6 @@ def run(
         str | None, typer.Option(help="The query's name; the topology's unless given.", show_default=False)
     ] = None,
     py_files: PyFiles = None,
-    until_caught_up: Annotated[
-        bool, typer.Option("--until-caught-up", help="End when all that is in the streams now is finished.")
-    ] = False,
     fail_on_dead_letters: FailOnDeadLetters = False,
     json: JsonLines = False,
     no_progress: NoProgress = False,
@@ -127,8 +124,9 @@ def run(
     A record is acked when its whole tree of tuples is. A tuple that fails or times out fails its record: the
     record is retried, and in the end dead-lettered. On a cluster, send the module with --py-files.
 
-    The run ends at Ctrl-C or SIGTERM. A stop finishes the records in flight, stores the progress, and exits
-    with 130 after Ctrl-C, with 0 after SIGTERM. A second Ctrl-C does not wait.
+    The run ends at Ctrl-C or SIGTERM, or by itself where all its spouts have the setting `until`. A stop
+    finishes the records in flight, stores the progress, and exits with 130 after Ctrl-C, with 0 after SIGTERM.
+    A second Ctrl-C does not wait.
 
     Next: `kinesis-spout topology show MODULE:BUILDER --progress FILE` draws the counts that --json printed;
     `kinesis-spout shards` and `kinesis-spout dead-letters list` for each spout.
@@ -144,18 +142,19 @@ def run(
     configs = _configs(found)
     for config in configs.values():
         check_ready(ctx.obj, config)
+    goal = Goal.of(list(configs.values()))
     query, stopped_by = run_query(
         lambda spark: found.run(spark, name=name),
         TopologySnapshots,
         spark=running_spark(name or found.name, master, files, spark_log=spark_log),
         view=open_view(
-            goal=Goal.of(list(configs.values()), until_caught_up=until_caught_up),
+            goal=goal,
             json=json,
             progress=not no_progress,
             detailed=True,
             log_level=log_level,
         ),
-        until_caught_up=until_caught_up,
+        ends_by_itself=goal is not None,
     )
     spouts = {} if query is None else query.spouts
     tell_dead_letters(

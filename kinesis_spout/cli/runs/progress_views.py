@@ -48,10 +48,8 @@ class Goal:
     _reached: float | None = None
 
     @classmethod
-    def of(cls, configs: Sequence[SpoutConfig], *, until_caught_up: bool) -> Self | None:
+    def of(cls, configs: Sequence[SpoutConfig]) -> Self | None:
         """The goal of a run; None if it has none, or not all of its spouts have."""
-        if until_caught_up:
-            return cls("all that was there", time.time())
         ends = [config.run_end for config in configs]
         if not ends or None in ends:
             return None

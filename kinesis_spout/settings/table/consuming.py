@@ -200,7 +200,7 @@ RETRIES: Final = under(
     setting("message_timeout_seconds", seconds(above=0), 300.0, or_none=True,
         doc="How long a record may go without ack or fail before it counts as failed; none: for ever. "
             "Longer than your slowest handler."),
-    setting("max_spared_seconds", seconds(0), None, unset="600, with `until` and `run --until-caught-up` 0",
+    setting("max_spared_seconds", seconds(0), None, unset="600, with `until` 0",
         doc="How long no record is given up, and deliveries slow down, while nearly all fail alike, so that the "
             "handler seems to be at fault. 0: each failure counts."),
 )  # fmt: skip

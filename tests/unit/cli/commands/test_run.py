@@ -6,7 +6,6 @@ import re
 import signal
 import sys
 import threading
-from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -313,7 +312,7 @@ def test_the_progress_says_that_deliveries_are_slow(capsys: pytest.CaptureFixtur
 
 
 class StoppableQuery(QueryInProgress):
-    """A query that ends when it has caught up, at once unless it pauses; or when it is stopped."""
+    """A query that is at its end at once unless it pauses; or ends when it is stopped."""
 
     def __init__(self, *, dead_lettered: int = 0, pause: Trouble | None = None) -> None:
         super().__init__()
@@ -323,11 +322,7 @@ class StoppableQuery(QueryInProgress):
 
     @property
     def isActive(self) -> bool:  # noqa: N802 - as SpoutQuery spells it
-        return not self._ended.is_set()
-
-    def processAllAvailable(self) -> None:  # noqa: N802
-        if self.trouble is not None:
-            self._ended.wait(30)
+        return self.trouble is not None and not self._ended.is_set()
 
     def exception(self) -> None:
         """Nothing went wrong."""
@@ -340,11 +335,12 @@ def run_it(
     monkeypatch: pytest.MonkeyPatch,
     query: StoppableQuery,
     *arguments: str,
-    until: Sequence[str] = ("--until-caught-up",),
     exit_code: int = 0,
 ) -> str:
     monkeypatch.setattr("kinesis_spout.cli.commands.run._start", lambda *_: query)
-    _, err = FakeWorld().call("run", "json:loads", *until, *arguments, *SETTINGS, exit_code=exit_code)
+    _, err = FakeWorld().call(
+        "run", "json:loads", "--until", "latest", *arguments, *SETTINGS, exit_code=exit_code
+    )
     return err
 
 
@@ -379,13 +375,10 @@ def test_a_jvm_that_was_stopped_by_the_same_signal_is_a_note_and_no_traceback(
 
 
 @pytest.mark.usefixtures("started_spark")
-@pytest.mark.parametrize("until", [("--until-caught-up",), ("--until", "latest")])
-def test_a_run_that_has_an_end_does_not_pause_for_ever(
-    monkeypatch: pytest.MonkeyPatch, until: tuple[str, ...]
-) -> None:
+def test_a_run_that_has_an_end_does_not_pause_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("kinesis_spout.cli.runs.following._LONGEST_PAUSE_SECONDS", 0.05)
     query = StoppableQuery(pause=PAUSE)
-    err = run_it(monkeypatch, query, until=until, exit_code=8)
+    err = run_it(monkeypatch, query, exit_code=8)
     assert "error: deliveries slowed: the handler fails for 97% of the records" in err
     assert "No record was given up meanwhile" in err
     assert not query.isActive
@@ -397,7 +390,6 @@ def test_a_run_up_to_an_end_ends_with_its_query_and_with_exit_code_0(monkeypatch
 
     def start(_: object, config: SpoutConfig, *__: object) -> StoppableQuery:
         configs.append(config)
-        threading.Timer(0.2, query.stop).start()
         return query
 
     monkeypatch.setattr("kinesis_spout.cli.commands.run._start", start)
