@@ -133,13 +133,6 @@ def test_programs_get_lines_of_json_with_spouts_and_components(query: RunningTop
 
 
 @pytest.mark.usefixtures("query")
-def test_the_lines_of_json_are_what_show_reads(tmp_path: Path) -> None:
-    (tmp_path / "progress").write_text(run("--json")[0])
-    out, _ = FakeWorld().call("topology", "show", "wired:words", "--progress", "progress")
-    assert "executed 1,200" in out
-
-
-@pytest.mark.usefixtures("query")
 def test_a_topology_that_cannot_run_is_refused_before_spark_starts(
     monkeypatch: pytest.MonkeyPatch, spark: FakeSpark
 ) -> None:
