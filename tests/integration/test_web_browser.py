@@ -32,7 +32,6 @@ pytestmark = [*NEEDS_BROWSER, pytest.mark.zookeeper, pytest.mark.endpoint]
 
 ROOT = "web-browser"
 COMMAND = [sys.executable, "-c", "from kinesis_spout.cli.app import main; main()"]
-SCREENS = ("", "/letters", "/redrives", "/topology", "/audit", "/pause", "/reset?to=latest", "/redrive")
 FIRST_LETTER = "section:has(#letters) tbody a >> nth=0"
 PATIENCE_MILLIS = 1000 * DEADLINE_SECONDS
 
