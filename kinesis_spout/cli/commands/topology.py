@@ -117,7 +117,6 @@ def run(
             goal=goal,
             json=json,
             progress=not no_progress,
-            detailed=True,
             log_level=log_level,
         ),
         ends_by_itself=goal is not None,

@@ -142,7 +142,7 @@ def test_json_lines_are_all_that_goes_to_standard_output(capsys: pytest.CaptureF
     query = QueryInProgress(lag="1500")
     query.counters.acked = 3
     query.last_error = Unavailable("down")
-    with open_view(json=True, detailed=True) as view:
+    with open_view(json=True) as view:
         print("what a handler says")  # noqa: T201
         view.show(reading(query).take("running"))
     printed = capsys.readouterr()
@@ -150,15 +150,13 @@ def test_json_lines_are_all_that_goes_to_standard_output(capsys: pytest.CaptureF
     document: dict[str, Any] = json.loads(line)
     assert (document["state"], document["acked"], document["lag_millis"]) == ("running", 3, 1500)
     assert document["last_error"] == "down"
-    assert document["shards"][0]["phase"] == "reading"
-    assert document["shards"][0]["checkpoint"] == "5"
     assert "what a handler says" in printed.err
 
 
 def test_a_log_gets_a_line_when_something_changes(capsys: pytest.CaptureFixture[str]) -> None:
     query = QueryInProgress()
     look = reading(query)
-    with open_view(json=False, detailed=True) as view:
+    with open_view(json=False) as view:
         for state in ("running", "running", "stopped"):
             view.show(look.take(state))
     printed = capsys.readouterr()
@@ -168,7 +166,6 @@ def test_a_log_gets_a_line_when_something_changes(capsys: pytest.CaptureFixture[
         "stopped",
     ]
     assert "lag ?" in printed.err
-    assert "shardId-000000000000  reading  5" in printed.err
 
 
 def test_the_rate_is_of_the_time_since_the_last_look() -> None:
@@ -195,7 +192,7 @@ def test_what_a_handler_raised_is_shown_with_its_message_to_who_runs_it_and_logg
         handle(2 - 7)
     except ValueError as error:
         failure = failure_of(error)
-    with open_view(json=False, detailed=False):
+    with open_view(json=False):
         FailureKinds().add(failure.raised, error_text=failure.error_text)
     lines = capsys.readouterr().err.splitlines()
     assert "a handler failed with ValueError at " in lines[0]
@@ -206,7 +203,7 @@ def test_what_a_handler_raised_is_shown_with_its_message_to_who_runs_it_and_logg
 
 def test_a_warning_that_repeats_is_shown_once(capsys: pytest.CaptureFixture[str]) -> None:
     log = logging.getLogger("kinesis_spout.test_run")
-    with open_view(json=False, detailed=False):
+    with open_view(json=False):
         for warning in ("no answer", "no answer", "something else", "no answer"):
             log.warning(warning)
     assert [line.partition(" ")[2] for line in capsys.readouterr().err.splitlines()] == [
@@ -221,7 +218,7 @@ def test_a_log_line_has_time_and_level_and_comes_from_the_level_on_that_was_aske
     capsys: pytest.CaptureFixture[str], *, json: bool
 ) -> None:
     ours, others = logging.getLogger("kinesis_spout.test_run"), logging.getLogger("botocore.test_run")
-    with open_view(json=json, detailed=False, log_level="info"):
+    with open_view(json=json, log_level="info"):
         ours.debug("too little")
         ours.info("started: \x1b[2J with `retry_limit=3`")
         others.info("not ours")
@@ -242,7 +239,7 @@ def test_without_progress_only_changes_of_the_state_are_said(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr("kinesis_spout.cli.runs.progress_views._PLAIN_SECONDS", 0.0)
-    with open_view(progress=False, detailed=False) as view:
+    with open_view(progress=False) as view:
         for state in ("running", "running", "stopping", "stopped"):
             view.show(reading(QueryInProgress()).take(state))
     said = capsys.readouterr().err.splitlines()
@@ -253,7 +250,7 @@ def test_a_terminal_gets_the_same_lines_as_a_log_once_spark_has_started(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     terminal = a_terminal(monkeypatch, "stderr")
-    with open_view(detailed=False) as view:
+    with open_view() as view:
         view.show(reading(QueryInProgress()).take("running"))
     started, line = terminal.getvalue().splitlines()
     assert started == "starting Spark"
@@ -264,7 +261,7 @@ def test_a_terminal_gets_the_same_lines_as_a_log_once_spark_has_started(
 def test_a_run_that_has_an_end_says_how_far_it_is(capsys: pytest.CaptureFixture[str]) -> None:
     goal = Goal("latest", None)
     query = QueryInProgress()
-    with open_view(goal=goal, detailed=False) as view:
+    with open_view(goal=goal) as view:
         view.show(reading(query).take("running"))
         view.show(replace(reading(query).take("stopped"), is_done=True))
     bars = [line[line.index("[") :] for line in capsys.readouterr().err.splitlines()]
@@ -301,10 +298,10 @@ def test_the_progress_says_that_deliveries_are_slow(capsys: pytest.CaptureFixtur
     query = QueryInProgress()
     query.trouble = PAUSE
     look = reading(query)
-    with open_view(json=False, detailed=False) as view:
+    with open_view(json=False) as view:
         view.show(look.take("running"))
     assert capsys.readouterr().err.startswith("slowed: delivered 0")
-    with open_view(json=True, detailed=False) as view:
+    with open_view(json=True) as view:
         view.show(look.take("running"))
     document = json.loads(capsys.readouterr().out)
     assert document["state"] == "slowed"
