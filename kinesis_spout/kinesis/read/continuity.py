@@ -13,7 +13,7 @@ from typing import Final
 
 from kinesis_spout.kinesis.read.read_settings import MAX_RECORDS
 from kinesis_spout.model.errors import DataLoss
-from shard_state import Position, PositionType, SequenceNumber
+from shard_state import Position, SequenceNumber
 
 CLOCK_SKEW_SECONDS: Final = 300.0
 """The most that a clock can be ahead of the service: AWS refuses signatures made later than that."""
@@ -29,10 +29,8 @@ def nothing_promised_is_lost(position: Position, now: float) -> bool:
     ``now`` is in seconds since the epoch. Retention takes a shard when all its records are too old: those that
     arrived lately are not among them.
     """
-    if position.sequence_number is not None:
+    if position.sequence_number is not None or position.since is None:
         return False
-    if position.since is None:
-        return position.type is PositionType.TRIM_HORIZON
     return now - position.since + _UNCERTAIN_SECONDS < _LEAST_RETENTION_SECONDS
 
 
