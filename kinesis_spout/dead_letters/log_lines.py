@@ -1,4 +1,4 @@
-"""The warnings of all doors that records were given up, a line a second at most."""
+"""The warnings of all doors that records were given up, a line a second at most, and one at the end."""
 
 import logging
 from math import inf

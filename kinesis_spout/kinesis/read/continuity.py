@@ -24,7 +24,7 @@ _UNCERTAIN_SECONDS: Final = 2 * CLOCK_SKEW_SECONDS
 
 
 def nothing_promised_is_lost(position: Position, now: float) -> bool:
-    """Return whether a shard that is gone had nothing that was to be read from a position.
+    """Return whether nothing is lost with a shard that is gone, which was to be read from a position.
 
     ``now`` is in seconds since the epoch. Retention takes a shard when all its records are too old: those that
     arrived lately are not among them.
