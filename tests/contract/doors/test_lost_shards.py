@@ -1,4 +1,4 @@
-"""A shard that retention took before it was read to its end."""
+"""Shards of which retention took what nobody had read."""
 
 from collections.abc import Callable
 from contextlib import suppress
@@ -59,3 +59,20 @@ def test_it_is_counted_once_although_a_record_of_it_waits_for_its_retry(world: D
     assert world.run(reader, 30.0) == ["fails"]
     assert world.attempts("fails") == [1, 2]
     assert reader.handle.counters.shards_trimmed == 1
+
+
+@pytest.mark.parametrize("earlier_starts", [0, 1])
+def test_a_gap_in_a_shard_is_a_loss_at_each_start(world: DoorWorld, earlier_starts: int) -> None:
+    world.put("read")
+    reader = world.start()
+    world.run(reader, 5.0)
+    reader.close()
+    world.put("unread")
+    world.clock.advance(25 * 3600.0)
+    world.put("kept")
+    for _ in range(earlier_starts + 1):
+        reader = world.start()
+        with pytest.raises(DataLoss, match="that record before it is gone"):
+            world.run(reader)
+        with suppress(KinesisSpoutError):
+            reader.close()
