@@ -29,9 +29,10 @@ def nothing_promised_is_lost(position: Position, now: float) -> bool:
     ``now`` is in seconds since the epoch. Retention takes a shard when all its records are too old: those that
     arrived lately are not among them.
     """
-    if position.sequence_number is not None or position.since is None:
+    since = position.timestamp if position.since is None else position.since
+    if position.sequence_number is not None or since is None:
         return False
-    return now - position.since + _UNCERTAIN_SECONDS < _LEAST_RETENTION_SECONDS
+    return now - since + _UNCERTAIN_SECONDS < _LEAST_RETENTION_SECONDS
 
 
 class Continuity:
