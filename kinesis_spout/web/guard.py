@@ -66,8 +66,9 @@ class SignIns:
             return
         left_out = self._lines.take_left_out()
         address = (scope.get("client") or ("an unknown address",))[0]
-        # A user who mistakes one field for the other gives the token as the name.
-        said = f" as {name!r}" if name and not self._settings.is_token(name) else ""
+        # A user who mistakes one field for the other gives the token as the name, perhaps cut.
+        token = self._settings.token or ""
+        said = "" if token in name or token.startswith(name) else f" as {name!r}"
         before = f"; {left_out:,} more were refused before it" if left_out else ""
         _log.warning("refused a sign-in from %s%s: wrong token%s", address, said, before)
 

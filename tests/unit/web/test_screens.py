@@ -75,6 +75,16 @@ def test_the_tabs_carry_the_lengths_of_their_lists(world: PageWorld) -> None:
     assert "Dead letters 4 Redrives" in browser.get(f"{HOME}/letters").said, "what the page has just read"
 
 
+@pytest.mark.parametrize("app", ["redriver", "shards", "billing"])
+def test_one_tab_is_current_whatever_the_application_is_called(world: PageWorld, app: str) -> None:
+    world.others = [(app, "orders")]
+    world.member()
+    browser = world.browser(app)
+    for page, tab in (("", "Shards"), (f"/shards/{FIRST}", "Shards"), ("/audit", "Audit")):
+        text = browser.get(f"/a/{app}/orders{page}").text
+        assert re.findall('aria-current="page">([A-Za-z]+)', text) == [tab]
+
+
 def test_and_more_is_a_link_that_leads_to_all(world: PageWorld) -> None:
     world.member()
     for number in range(35):
@@ -312,6 +322,13 @@ def test_static_files_are_served(world: PageWorld) -> None:
     for name in ("page.js", "page.css", "icon.svg"):
         assert browser.get(f"/static/{name}").status == 200
     assert browser.get("/static/../app.py").status == 404
+
+
+def test_no_link_of_a_page_that_is_not_there_leads_to_another_server(world: PageWorld) -> None:
+    answer = world.browser().get("http://here//evil.example/x")
+    assert answer.status == 404
+    assert '"/evil.example/x"' in answer.text
+    assert '"//' not in answer.text
 
 
 def test_a_page_that_is_not_there_is_a_page_too(world: PageWorld) -> None:
