@@ -210,7 +210,7 @@ def seen_shards(
     now: float,
 ) -> list[ShardSight]:
     """Put together what ZooKeeper had ``now``, and what the stream and the members say of each shard."""
-    by_shard = {shard.shard_id: shard for status in live.values() for shard in status.shards}
+    said = {(member, shard.shard_id): shard for member, status in live.items() for shard in status.shards}
     sights = []
     for stored in views:
         view, found = stored, lags.get(stored.shard_id)
@@ -222,5 +222,7 @@ def seen_shards(
                 problem=view.problem or found.problem,
             )
         unstored = 0.0 if view.stored_at is None else now - view.stored_at
-        sights.append(ShardSight(view=view, live=by_shard.get(view.shard_id), unstored_seconds=unstored))
+        # A member that was cut off may still speak of shards that others own by now.
+        owners_words = said.get((view.owner or "", view.shard_id))
+        sights.append(ShardSight(view=view, live=owners_words, unstored_seconds=unstored))
     return sights
