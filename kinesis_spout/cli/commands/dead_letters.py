@@ -47,7 +47,7 @@ ErrorText = Annotated[
 ]
 MessageIds = Annotated[
     list[str] | None,
-    typer.Argument(metavar="[MESSAGE_ID]...", help="As `dead-letters list` shows them.", show_default=False),
+    typer.Argument(metavar="MESSAGE_ID", help="As `dead-letters list` shows them.", show_default=False),
 ]
 Every = Annotated[
     bool, typer.Option("--all", help="Every letter, or all that --reason, --shard and --error choose.")
