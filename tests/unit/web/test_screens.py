@@ -15,6 +15,7 @@ from kinesis_spout.operations.watch.live_status import LiveComponent, LiveRetry,
 from kinesis_spout.operations.watch.sight import ShardSight, Sight
 from kinesis_spout.operations.world import UNNAMED
 from kinesis_spout.testing import InMemoryZooKeeper
+from kinesis_spout.web import drawing
 from kinesis_spout.web.watched import ApplicationView
 from shard_state import Assignment, OperatorPause, SequenceNumber
 from tests.support.asgi_browser import Answer
@@ -386,6 +387,33 @@ def test_a_shard_that_stands_still_comes_first_in_a_state_of_its_own_with_its_re
     heights = {css: float(h) for css, h in re.findall(r'class="s-(\w+)"[^>]* height="([\d.]+)"', strip)}
     assert heights["stalled"] > heights["reading"]
     assert f"{SECOND} stalled {why}" in world.browser().get(f"{HOME}/shards/{SECOND}").said
+
+
+@pytest.mark.parametrize(("stalled", "least", "most"), [(1, 4.0, 4.0), (300, 300.0, 310.0)])
+def test_a_picture_of_shards_shows_one_that_stands_still_and_no_more_of_them_than_there_are(
+    stalled: int, least: float, most: float
+) -> None:
+    count = 1_000
+    bounds = [2**128 * number // count for number in range(count + 1)]
+    sights = [
+        ShardSight(
+            view=ShardView(
+                shard_id=f"shard-{number}",
+                state=ShardState.READING,
+                hash_range=(bounds[number], bounds[number + 1] - 1),
+            ),
+            live=LiveShard(shard_id=f"shard-{number}", stalled=number % 3 == 0 and number < 3 * stalled),
+        )
+        for number in range(count)
+    ]
+    red = re.findall(r'class="s-stalled" x="([\d.]+)" y="[\d.]+" width="([\d.]+)"', drawing.strip(sights, ""))
+    assert len(red) == stalled
+    tenths = {
+        tenth
+        for x, width in red
+        for tenth in range(round(float(x) * 10), round((float(x) + float(width)) * 10))
+    }
+    assert least <= len(tenths) / 10 <= most
 
 
 def test_a_browser_that_has_the_page_already_is_told_so_and_how_old_it_is(world: PageWorld) -> None:
