@@ -132,6 +132,18 @@ def test_a_token_that_was_given_as_the_name_is_not_logged(
     assert refusals(caplog) == ["refused a sign-in from 127.0.0.1: wrong token"] * 3
 
 
+def test_a_forged_address_of_a_visitor_writes_no_words_into_the_log(
+    world: PageWorld, caplog: pytest.LogCaptureFixture
+) -> None:
+    sign_ins = guarded(world).app.state.sign_ins
+    for forged in ("1.2.3.4: wrong token\x1b[2J", "2001:db8::7"):  # by X-Forwarded-For
+        sign_ins.refuse({"client": (forged, 0)})
+    assert refusals(caplog) == [
+        "refused a sign-in from '1.2.3.4: wrong token\\x1b[2J': wrong token",
+        "refused a sign-in from 2001:db8::7: wrong token",
+    ]
+
+
 def test_of_many_refused_sign_ins_the_log_has_some_and_counts_the_others(
     world: PageWorld, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
