@@ -121,7 +121,7 @@ class Guard:
 def _address(said: str) -> str:
     """The address of a client as the log may have it: a proxy may pass on any text as one."""
     try:
-        return str(ip_address(said))
+        return str(ip_address(said.partition("%")[0]))
     except ValueError:
         return repr(said[:100])
 

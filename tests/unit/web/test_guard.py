@@ -136,7 +136,7 @@ def test_a_forged_address_of_a_visitor_writes_no_words_into_the_log(
     world: PageWorld, caplog: pytest.LogCaptureFixture
 ) -> None:
     sign_ins = guarded(world).app.state.sign_ins
-    for forged in ("1.2.3.4: wrong token\x1b[2J", "2001:db8::7"):  # by X-Forwarded-For
+    for forged in ("1.2.3.4: wrong token\x1b[2J", "2001:db8::7%\x1b[2J"):  # by X-Forwarded-For
         sign_ins.refuse({"client": (forged, 0)})
     assert refusals(caplog) == [
         "refused a sign-in from '1.2.3.4: wrong token\\x1b[2J': wrong token",
