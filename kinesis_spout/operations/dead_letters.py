@@ -111,6 +111,12 @@ def kind_of(letter: DeadLetter) -> str:
     return found[0] if found else letter.reason
 
 
+def place_of(config: SpoutConfig) -> str:
+    """Name the place of an application's dead letters: a URL, or the whole path of a directory here."""
+    url = config.dead_letters_url
+    return url if "://" in url else str(Path(url).absolute())
+
+
 def list_letters(
     world: World, config: SpoutConfig, choice: Choice, limit: int | None
 ) -> tuple[list[DeadLetter], bool]:
@@ -133,7 +139,7 @@ def find_letter(
         if not found:
             _check_begun(world, config, sink)
             raise NotFound(
-                f"expected the id of a {outcome or 'dead'} letter in {config.dead_letters_url}, got "
+                f"expected the id of a {outcome or 'dead'} letter in {place_of(config)}, got "
                 f"{message_id!r}: {OTHER_LISTS}"
             )
     return found[-1]

@@ -8,7 +8,7 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
 from kinesis_spout.model.record import LetterOutcome
-from kinesis_spout.operations.dead_letters import Choice, LetterSummary, find_letter
+from kinesis_spout.operations.dead_letters import Choice, LetterSummary, find_letter, place_of
 from kinesis_spout.operations.watch.sight import ShardSight, Sight, most_urgent_first
 from kinesis_spout.web import drawing
 from kinesis_spout.web.pages import Pages
@@ -152,14 +152,15 @@ def shard(request: Request) -> Response:
 
 def letters(request: Request) -> Response:
     pages = Pages.of(request)
-    choice = choice_of(request)
-    view = pages.observation(request).letters(choice.outcome)
+    observation, choice = pages.observation(request), choice_of(request)
+    view = observation.letters(choice.outcome)
     chosen = list(view.chosen(choice))
     return pages.show(
         request,
         "letters.html",
         view=view,
         choice=choice,
+        place=place_of(observation.config),
         sheet=Sheet.of(request, chosen, _LETTER_KEYS, "-died", _LETTERS_A_PAGE),
     )
 

@@ -3,7 +3,6 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
-from pathlib import Path
 from typing import Annotated, Any, Final, Literal
 
 import typer
@@ -22,6 +21,7 @@ from kinesis_spout.operations.dead_letters import (
     letter_document,
     letter_summary,
     list_letters,
+    place_of,
     put_back,
 )
 from kinesis_spout.operations.dead_letters import dismiss as dismiss_letters
@@ -88,11 +88,12 @@ def list_all(
     elif shown:
         print_table(_HEADINGS, [_cells(letter) for letter in shown], whole={"message id"})
     if not shown:
-        url = config.dead_letters_url
-        wanted = f" with {choice.text}" if choice.is_filtered else ""
-        note(
-            f"no {choice.outcome or 'dead'} letters{wanted} in {url if '://' in url else Path(url).absolute()}"
+        wanted = (
+            f"dead letters with {choice.text}"
+            if choice.is_filtered
+            else f"{choice.outcome or 'dead'} letters"
         )
+        note(f"no {wanted} in {place_of(config)}")
     if more:
         note(f"there are more than these {len(shown)}: --limit 0 shows all")
 
@@ -227,7 +228,7 @@ def _letters(world: World, config: SpoutConfig, choice: Choice, *, every: bool) 
         yield chosen
     if chosen.missing:
         raise NotFound(
-            f"expected ids of {choice.outcome or 'dead'} letters in {config.dead_letters_url}, got "
+            f"expected ids of {choice.outcome or 'dead'} letters in {place_of(config)}, got "
             f"{', '.join(chosen.missing)}: {OTHER_LISTS}"
         )
 

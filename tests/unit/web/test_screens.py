@@ -3,6 +3,7 @@
 import gzip
 import re
 from collections import Counter
+from pathlib import Path
 from random import Random
 from typing import Any
 
@@ -203,7 +204,8 @@ def test_letters_are_counted_by_kind_and_filtered_sorted_and_paged_by_the_addres
 
 def test_without_dead_letters_their_screen_says_so(world: PageWorld) -> None:
     world.member()
-    assert "There are none" in world.browser().get(f"{HOME}/letters").said
+    said = world.browser().get(f"{HOME}/letters").said
+    assert f"There are none in {Path.cwd()}/.kinesis-spout/billing/orders/dead-letters:" in said
 
 
 def test_a_letter_is_shown_with_its_error_and_its_data_only_where_that_may_be_shown(world: PageWorld) -> None:

@@ -239,6 +239,8 @@ def test_a_dismissed_letter_is_listed_shown_and_redriven_as_such() -> None:
     world.json("dead-letters", "redrive", "--all", "--dismissed", "--yes")
     _, err = world.call("dead-letters", "list", "--dismissed", *SETTINGS)
     assert err.startswith("no dismissed letters in ")
+    _, err = world.call("dead-letters", "list", "--dismissed", "--reason", "expired", *SETTINGS)
+    assert err.startswith("no dead letters with reason 'expired' (dismissed) in ")
 
 
 def test_all_letters_of_a_filter_are_dismissed_once_somebody_confirms_it() -> None:
