@@ -1,4 +1,4 @@
-"""The options as text for help, always the same, in the order of the table."""
+"""The settings as text for help, always the same, in the order of the table."""
 
 import inspect
 import re

@@ -100,6 +100,17 @@ def test_a_deployment_begins_again_at_the_positions_of_shards(place: Place) -> N
     assert place.process("third").store.open(CREATED, everywhere(AT), shards_named(A)) == START
 
 
+def test_a_shard_keeps_the_time_from_which_on_nothing_of_it_may_be_lost(place: Place) -> None:
+    since = everywhere(Position.trim_horizon()).resolved(CREATED + 1)
+    begun(place, since).close()
+    process = place.process("second")
+    process.store.open(CREATED, since, shards_named(A))
+    assert {each.since for each in process.store.load().values()} == {CREATED + 1}
+    again = everywhere(Position.latest()).resolved(CREATED + 2)
+    process.store.begin_again("v2", again, shards_named(A, B))
+    assert {each.since for each in process.store.load().values()} == {CREATED + 2}
+
+
 def test_a_deployment_that_names_shards_that_are_not_there_changes_nothing(place: Place) -> None:
     process = begun(place, START)
     with pytest.raises(InvalidConfig, match=f"got {C}, {D};"):

@@ -1,4 +1,4 @@
-"""The options as Markdown tables for the page of the options, in the order of the table."""
+"""The tables of the page of options, as Markdown."""
 
 from collections.abc import Callable, Iterable, Sequence
 from typing import Final
