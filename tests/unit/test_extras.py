@@ -88,7 +88,7 @@ def test_a_program_that_lacks_an_extra_ends_with_its_own_line_and_the_command_to
         text=True,
         check=False,
     )
-    *shown, last = ran.stderr.partition(str(script))[2].splitlines()
+    *shown, last = ran.stderr.partition(f'File "{script}"')[2].splitlines()
     assert SHOWN[program] in last
     files = [line for line in shown if line.startswith("  File")]
     assert len(files) <= 2, ran.stderr

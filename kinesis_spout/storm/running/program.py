@@ -1,7 +1,7 @@
 """A topology as every process of it needs it, seen from one spout: the plan, the options, the pickled bolts."""
 
 import pickle
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from io import BytesIO
 from types import FunctionType, ModuleType
@@ -85,9 +85,7 @@ class _ProgramHere(Program):
         pickler = _ByReference(file)
         pickler.dump(self.objects[component].made_of)  # type: ignore[no-untyped-call]
         file.seek(0)
-        unpickler = pickle.Unpickler(file)  # noqa: S301 - our own, made a moment ago
-        unpickler.persistent_load = pickler.kept.__getitem__  # type: ignore[method-assign]
-        bolt: Bolt = unpickler.load()
+        bolt: Bolt = _WithKept(file, pickler.kept).load()
         return bolt
 
 
@@ -103,6 +101,15 @@ class _ByReference(cloudpickle.Pickler):
             return None
         self.kept.append(found)
         return len(self.kept) - 1
+
+
+class _WithKept(pickle.Unpickler):
+    def __init__(self, file: BytesIO, kept: Sequence[object]) -> None:
+        super().__init__(file)
+        self._kept = kept
+
+    def persistent_load(self, pid: int) -> object:
+        return self._kept[pid]
 
 
 def program_of(

@@ -85,7 +85,7 @@ def failed(result: LocalResult) -> list[Any]:
     ("what", "why"),
     [
         ("lock", "TypeError: cannot pickle '_thread.lock' object"),
-        ("lambda", "Can't pickle"),
+        ("lambda", "local object '<lambda>.<locals>.<lambda>'"),
         ("unloadable", "missing 1 required positional argument"),
         ("deep", "RecursionError"),
     ],
