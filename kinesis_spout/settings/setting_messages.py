@@ -71,7 +71,12 @@ def respelled(text: str, spell: Spell) -> str:
         said = spell(found[1], found[2] and found[2].strip('"'))
         return found[0] if said is None else f"`{said}`"
 
-    return _REFUSED.sub(lambda found: spell(found[1], None) or found[0], _MARKED.sub(marked, text))
+    return refused_as(_MARKED.sub(marked, text), lambda name: spell(name, None))
+
+
+def refused_as(text: str, called: Callable[[str], str | None]) -> str:
+    """Translate the name of the refused setting alone, at the beginning of a refusal."""
+    return _REFUSED.sub(lambda found: called(found[1]) or found[0], text)
 
 
 def respell(error: KinesisSpoutError, spell: Spell) -> None:

@@ -146,12 +146,11 @@ class _PlainLines:
         if snapshot.state == self._state and now < self._due:
             return
         self._state, self._due = snapshot.state, now + self._seconds
-        lines = [snapshot.line()]
-        if self._goal is not None:
-            lines[0] += f"  {_bar(reached)} until {self._goal.name}"
+        bar = "" if self._goal is None else f"  {_bar(reached)} until {self._goal.name}"
+        note(snapshot.line() + bar)
         if self._detailed:
-            lines += ["  " + line for line in plain_lines(*snapshot.details())]
-        typer.echo("\n".join(lines), err=True)
+            lines = ["  " + line for line in plain_lines(*snapshot.details())]
+            typer.echo("\n".join(lines), err=True)
 
 
 def _bar(reached: float | None) -> str:
