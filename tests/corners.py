@@ -130,8 +130,10 @@ def _install_lowest(folder: Path) -> None:
         ],
         check=True,
     )
-    extras = tomllib.loads(PYPROJECT.read_text())["project"]["optional-dependencies"]
+    declared = tomllib.loads(PYPROJECT.read_text())
+    extras = declared["project"]["optional-dependencies"]
     needed = [line for line in extras["dev"] + extras["demo"] if not line.startswith(NOT_WITH_THE_LOWEST)]
+    needed += declared["build-system"]["requires"]
     with TemporaryDirectory() as temporary:
         frozen = Path(temporary, "frozen.txt")
         frozen.write_text(_python(folder, "-m", "pip", "freeze", "--exclude-editable"))
