@@ -26,7 +26,7 @@ from kinesis_spout.dead_letters.stored_letters import (
     decoded_mark,
     encoded,
     encoded_mark,
-    without_marked,
+    with_outcome,
 )
 from kinesis_spout.kinesis import KinesisShardLister, ShardGetters
 from kinesis_spout.kinesis.calls import error_code
@@ -91,14 +91,14 @@ class KinesisStreamSink:
     def mark(self, letter_ids: Collection[LetterId], outcome: LetterOutcome) -> None:
         self._put(Entry(each[0], encoded_mark(each, outcome) + b"\n") for each in letter_ids)
 
-    def read(self) -> Iterable[DeadLetter]:
+    def read(self, outcome: LetterOutcome | None = None) -> Iterable[DeadLetter]:
         """Return what the stream holds, parents before children, each shard in order; see the port."""
         marks = (
             decoded_mark(where, head)
             for where, head, rest in self._records()
             if rest is not None and not rest
         )
-        return without_marked(self._letters(), marks)
+        return with_outcome(self._letters(), marks, outcome)
 
     def _letters(self) -> Iterator[DeadLetter]:
         incomplete: dict[str, dict[int, bytes]] = {}

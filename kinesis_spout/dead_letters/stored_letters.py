@@ -71,9 +71,14 @@ def _decoded(kind: type[T], what: str, where: str, line: bytes) -> T:
         ) from error
 
 
-def without_marked(letters: Iterable[DeadLetter], marks: Iterable[LetterMark]) -> Iterator[DeadLetter]:
-    marked = {mark.letter_id for mark in marks}
-    return (letter for letter in letters if letter.letter_id not in marked)
+def with_outcome(
+    letters: Iterable[DeadLetter], marks: Iterable[LetterMark], outcome: LetterOutcome | None
+) -> Iterator[DeadLetter]:
+    """The letters that the marks give this outcome; None: those without a mark."""
+    found: dict[LetterId, LetterOutcome] = {}
+    for mark in marks:
+        found[mark.letter_id] = mark.outcome.after(found.get(mark.letter_id))
+    return (letter for letter in letters if found.get(letter.letter_id) is outcome)
 
 
 def made_at(clock: Clock) -> str:
@@ -107,11 +112,12 @@ class LinesSink(ABC):
         if letters:
             self.append(_LETTERS, (encoded(letter) for letter in letters))
 
-    def read(self) -> Iterable[DeadLetter]:
-        """Return the letters that are not marked. A bad line is an error that names ``file:line``."""
-        return without_marked(
+    def read(self, outcome: LetterOutcome | None = None) -> Iterable[DeadLetter]:
+        """See the port. A bad line is an error that names ``file:line``."""
+        return with_outcome(
             (decoded(where, line) for where, line in self.lines(_LETTERS)),
-            [decoded_mark(where, line) for kind in LetterOutcome for where, line in self.lines(kind)],
+            (decoded_mark(where, line) for kind in LetterOutcome for where, line in self.lines(kind)),
+            outcome,
         )
 
     def mark(self, letter_ids: Collection[LetterId], outcome: LetterOutcome) -> None:

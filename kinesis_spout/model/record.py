@@ -150,6 +150,10 @@ class LetterOutcome(StrEnum):
     REDRIVEN = "redriven"
     DISMISSED = "dismissed"
 
+    def after(self, earlier: "LetterOutcome | None") -> "LetterOutcome":
+        """Return the outcome of a letter that has both, in whichever order they were stored."""
+        return earlier if earlier is LetterOutcome.REDRIVEN else self
+
 
 class DeadLetter(msgspec.Struct, frozen=True, kw_only=True):
     """A record that was given up, with everything needed to examine it and to send it again.

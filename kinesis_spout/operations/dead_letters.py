@@ -53,6 +53,12 @@ _SUMMARY: Final = (
 _KIND: Final = re.compile(r"[A-Za-z_][\w.]*(?=:|$)")
 """The name of an exception at the beginning of an error."""
 
+OTHER_LISTS: Final = (
+    "`kinesis-spout dead-letters list` shows those that were neither redriven nor dismissed, `kinesis-spout "
+    "dead-letters list --dismissed` the dismissed ones"
+)
+"""Where to look for a letter that is not found."""
+
 MAX_LETTERS: Final = 20_000
 """The most letters that are shown, the newest ones; all are counted."""
 _MAX_ERROR_CHARS: Final = 1_000
@@ -68,6 +74,8 @@ class Choice:
     """See ``kind_of``."""
     message_ids: frozenset[str] = frozenset()
     """Empty takes any."""
+    outcome: LetterOutcome | None = None
+    """None takes those that are left, DISMISSED those that were dismissed."""
 
     @property
     def filters(self) -> dict[str, str | None]:
@@ -80,10 +88,12 @@ class Choice:
 
     @property
     def text(self) -> str:
-        if self.message_ids:
-            return ", ".join(sorted(self.message_ids))
-        wanted = self.filters.items()
-        return ", ".join(f"{name} {value!r}" for name, value in wanted if value is not None) or "all"
+        wanted = [f"{name} {value!r}" for name, value in self.filters.items() if value is not None]
+        text = ", ".join(sorted(self.message_ids) or wanted) or "all"
+        return text if self.outcome is None else f"{text} ({self.outcome})"
+
+    def chosen_from(self, sink: DeadLetterSink) -> Iterator[DeadLetter]:
+        return filter(self.takes, sink.read(self.outcome))
 
     def takes(self, letter: DeadLetter) -> bool:
         return (
@@ -101,12 +111,18 @@ def kind_of(letter: DeadLetter) -> str:
     return found[0] if found else letter.reason
 
 
+def place_of(config: SpoutConfig) -> str:
+    """Name the place of an application's dead letters: a URL, or the whole path of a directory here."""
+    url = config.dead_letters_url
+    return url if "://" in url else str(Path(url).absolute())
+
+
 def list_letters(
     world: World, config: SpoutConfig, choice: Choice, limit: int | None
 ) -> tuple[list[DeadLetter], bool]:
-    """The first letters that are left, oldest file first, and whether there are more."""
+    """The first of the chosen letters, oldest file first, and whether there are more."""
     with world.dead_letters(config) as sink:
-        wanted = filter(choice.takes, sink.read())
+        wanted = choice.chosen_from(sink)
         shown = list(islice(wanted, limit))
         more = next(iter(wanted), None) is not None
         if not shown:
@@ -114,15 +130,17 @@ def list_letters(
     return shown, more
 
 
-def find_letter(world: World, config: SpoutConfig, message_id: str) -> DeadLetter:
-    """Find a letter; of several copies the last, which says the most."""
+def find_letter(
+    world: World, config: SpoutConfig, message_id: str, outcome: LetterOutcome | None
+) -> DeadLetter:
+    """Find a letter that is left, or has this outcome; of several copies the last, which says the most."""
     with world.dead_letters(config) as sink:
-        found = [letter for letter in sink.read() if letter.message_id == message_id]
+        found = [letter for letter in sink.read(outcome) if letter.message_id == message_id]
         if not found:
             _check_begun(world, config, sink)
             raise NotFound(
-                f"expected the id of a dead letter in {config.dead_letters_url}, got {message_id!r}, which is not "
-                "there, or was redriven or dismissed: `kinesis-spout dead-letters list` shows what is"
+                f"expected the id of a {outcome or 'dead'} letter in {place_of(config)}, got "
+                f"{message_id!r}: {OTHER_LISTS}"
             )
     return found[-1]
 
@@ -161,7 +179,7 @@ class ChosenLetters:
     def __init__(self, sink: DeadLetterSink, choice: Choice) -> None:
         self._sink = sink
         self.choice = choice
-        self._reasons = {each.letter_id: each.reason for each in sink.read() if choice.takes(each)}
+        self._reasons = {each.letter_id: each.reason for each in choice.chosen_from(sink)}
         """One for each letter, however many copies of it there are."""
         self.message_ids = frozenset(message_id for message_id, _ in self._reasons)
 
@@ -220,7 +238,7 @@ class ChosenLetters:
     def left(self) -> Iterator[DeadLetter]:
         """Read again those of them that were neither redriven nor dismissed meanwhile, without copies."""
         left = set(self._reasons)
-        for letter in self._sink.read():
+        for letter in self._sink.read(self.choice.outcome):
             if letter.letter_id in left:
                 left.remove(letter.letter_id)
                 yield letter
@@ -422,10 +440,10 @@ def count_letters(world: World, config: SpoutConfig) -> int:
         return len({each.letter_id for each in sink.read()})
 
 
-def view_letters(world: World, config: SpoutConfig) -> LettersView:
-    """Read all letters that are left; copies of one count once."""
+def view_letters(world: World, config: SpoutConfig, outcome: LetterOutcome | None = None) -> LettersView:
+    """Read all letters that are left, or have this outcome; copies of one count once."""
     with world.dead_letters(config) as sink:
-        return _counted(sink.read())
+        return _counted(sink.read(outcome))
 
 
 def _counted(letters: Iterable[DeadLetter]) -> LettersView:

@@ -106,6 +106,9 @@ def _findings(
     yield zookeeper(world, config, can_start=can_start)
     try:
         method, keys = world.credentials(config)
+    except InvalidConfig as error:  # of the region, or the CA bundle
+        yield Finding(MISSING, "endpoint", str(error), "correct this setting; the rest is asked then")
+        return
     except KinesisSpoutError as error:
         cure = "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, a profile or a role"
         if isinstance(error, Unavailable):

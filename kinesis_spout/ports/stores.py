@@ -168,8 +168,8 @@ class DeadLetterSink(Protocol):
         """
         ...
 
-    def read(self) -> Iterable[DeadLetter]:
-        """Return what is stored and not marked, oldest file first.
+    def read(self, outcome: LetterOutcome | None = None) -> Iterable[DeadLetter]:
+        """Return what is stored and not marked, or has this outcome; oldest file first.
 
         Raises:
             DeadLetterError: names what cannot be read.

@@ -18,6 +18,7 @@ Spell = Callable[[str, str | None], str | None]
 _LONGEST_SHOWN: Final = 160
 _MARKED: Final = re.compile(r"`([a-z][a-z0-9_]*)(?:=([^`]+))?`")
 _REFUSED: Final = re.compile(r"\A([a-z][a-z0-9_]*)(?=: (?:shardId-\S+: )?expected )")
+_SCHEME: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
 _NOTHING: Final = object()
 
 
@@ -55,8 +56,8 @@ def shown(value: Any, *, secret: bool = False) -> str:
     if secret:
         return "'***'"
     if isinstance(value, str) and "@" in value:  # the part before it may be a password
-        scheme, separator, rest = value.rpartition("://")
-        value = f"{scheme}{separator}***@{rest.rpartition('@')[2]}"
+        scheme = _SCHEME.match(value)
+        value = f"{scheme[0] if scheme else ''}***@{value.rpartition('@')[2]}"
     return repr(value[:_LONGEST_SHOWN] if isinstance(value, str) else value)
 
 

@@ -59,11 +59,11 @@ class InMemoryDeadLetterSink:
             raise DeadLetterError("expected to write, got a failure that the test asked for")
         self.letters.extend(letters)
 
-    def read(self) -> Iterable[DeadLetter]:
-        return [letter for letter in self.letters if letter.letter_id not in self.marks]
+    def read(self, outcome: LetterOutcome | None = None) -> Iterable[DeadLetter]:
+        return [letter for letter in self.letters if self.marks.get(letter.letter_id) is outcome]
 
     def mark(self, letter_ids: Collection[LetterId], outcome: LetterOutcome) -> None:
-        self.marks.update(dict.fromkeys(letter_ids, outcome))
+        self.marks |= {each: outcome.after(self.marks.get(each)) for each in letter_ids}
 
     def close(self) -> None:
         """Note that it was closed. May be called twice."""

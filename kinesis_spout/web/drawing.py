@@ -18,6 +18,8 @@ _STALLED_ABOVE: Final = 8.0
 """A shard that stands still rises this far above the others: a sign besides its colour."""
 _MIN_WIDTH: Final = 0.5
 _MIN_STALLED_WIDTH: Final = 4.0
+_MOST_WIDENED: Final = 100.0
+"""The width of all that are drawn with that least width: many are seen without it, and would seem to be more."""
 _GAP_BELOW: Final = 200
 """With fewer shards there is a gap between them."""
 _LAG_STEPS_MILLIS: Final = (1_000, 10_000, 60_000, 600_000, 3_600_000)
@@ -31,10 +33,12 @@ def css_class(state: ShardState) -> str:
 def strip(sights: Sequence[ShardSight], href: str) -> str:
     """The shards over the space of hash keys: those that take records, and above them closed ones not yet over.
 
-    One that stands still is taller and never thinner than the eye sees. ``href`` leads to a shard when its id is
+    One that stands still is taller, and wide enough to be seen alone. ``href`` leads to a shard when its id is
     added. The picture is for eyes and pointers: its links are those of the table, which a keyboard reaches.
     """
     gap = 1.0 if len(sights) < _GAP_BELOW else 0.0
+    stalled = sum(each.state is ShardState.STALLED for each in sights)
+    least_stalled = max(_MIN_WIDTH, min(_MIN_STALLED_WIDTH, _MOST_WIDENED / max(stalled, 1)))
     drawn = []
     for sight in reversed(sights):  # the most urgent lie on top
         view, state = sight.view, sight.state
@@ -44,7 +48,7 @@ def strip(sights: Sequence[ShardSight], href: str) -> str:
         is_stalled = state is ShardState.STALLED
         x = first * _WIDTH / _HASH_KEYS
         width = (last + 1 - first) * _WIDTH / _HASH_KEYS - gap
-        width = max(_MIN_STALLED_WIDTH if is_stalled else _MIN_WIDTH, width)
+        width = max(least_stalled if is_stalled else _MIN_WIDTH, width)
         top, height = (_CLOSED_TOP, _CLOSED_HEIGHT) if view.closed else (_OPEN_TOP, _OPEN_HEIGHT)
         shard_id = escape(view.shard_id)
         lag = sight.lag_millis

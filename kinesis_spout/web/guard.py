@@ -11,6 +11,7 @@ import hmac
 import logging
 import time
 from http.cookies import CookieError, SimpleCookie
+from ipaddress import ip_address
 from typing import Final
 from urllib.parse import quote, urlsplit
 
@@ -65,9 +66,10 @@ class SignIns:
         if not self._lines.takes_one(time.monotonic()):
             return
         left_out = self._lines.take_left_out()
-        address = (scope.get("client") or ("an unknown address",))[0]
-        # A user who mistakes one field for the other gives the token as the name.
-        said = f" as {name!r}" if name and not self._settings.is_token(name) else ""
+        address = _address((scope.get("client") or ("unknown",))[0])
+        # A user who mistakes one field for the other gives the token as the name, perhaps cut.
+        token = self._settings.token or ""
+        said = "" if token in name or token.startswith(name) else f" as {name!r}"
         before = f"; {left_out:,} more were refused before it" if left_out else ""
         _log.warning("refused a sign-in from %s%s: wrong token%s", address, said, before)
 
@@ -114,6 +116,14 @@ class Guard:
             return PlainTextResponse("expected the token of this server: see /login\n", 401)
         query = scope["query_string"].decode("latin-1")
         return RedirectResponse(f"/login?next={quote(path + ('?' + query if query else ''), safe='')}", 303)
+
+
+def _address(said: str) -> str:
+    """The address of a client as the log may have it: a proxy may pass on any text as one."""
+    try:
+        return str(ip_address(said.partition("%")[0]))
+    except ValueError:
+        return repr(said[:100])
 
 
 def visitor(headers: Headers, settings: PageSettings) -> str | None:

@@ -87,7 +87,7 @@ class Pages:
             counts=self.watched.counts(params.get("app"), params.get("stream")),
             now=now,
             read_at=read_at,
-            here=quote(request.scope["path"], safe="/~"),
+            here="/" + quote(request.scope["path"].lstrip("/"), safe="/~"),  # "//" would name another server
             query=dict(request.query_params),
             who=visitor(request.headers, self.settings),
             **shown,

@@ -7,7 +7,8 @@ from typing import Any, Final, Generic, TypeVar
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
-from kinesis_spout.operations.dead_letters import Choice, LetterSummary, find_letter
+from kinesis_spout.model.record import LetterOutcome
+from kinesis_spout.operations.dead_letters import Choice, LetterSummary, find_letter, place_of
 from kinesis_spout.operations.watch.sight import ShardSight, Sight, most_urgent_first
 from kinesis_spout.web import drawing
 from kinesis_spout.web.pages import Pages
@@ -151,14 +152,15 @@ def shard(request: Request) -> Response:
 
 def letters(request: Request) -> Response:
     pages = Pages.of(request)
-    view = pages.observation(request).letters()
-    choice = choice_of(request)
+    observation, choice = pages.observation(request), choice_of(request)
+    view = observation.letters(choice.outcome)
     chosen = list(view.chosen(choice))
     return pages.show(
         request,
         "letters.html",
         view=view,
         choice=choice,
+        place=place_of(observation.config),
         sheet=Sheet.of(request, chosen, _LETTER_KEYS, "-died", _LETTERS_A_PAGE),
     )
 
@@ -166,12 +168,13 @@ def letters(request: Request) -> Response:
 def letter(request: Request) -> Response:
     pages = Pages.of(request)
     observation = pages.observation(request)
-    found = find_letter(pages.watched.world, observation.config, request.query_params.get("id", ""))
+    message_id, outcome = request.query_params.get("id", ""), choice_of(request).outcome
+    found = find_letter(pages.watched.world, observation.config, message_id, outcome)
     form = request.query_params.get("as")
     data = None
     if pages.settings.show_data:
         data = shown(found.data, Rendering(form) if form in set(Rendering) else None, pages.settings.masks)
-    return pages.show(request, "letter.html", letter=found, data=data)
+    return pages.show(request, "letter.html", letter=found, outcome=outcome, data=data)
 
 
 def redrives(request: Request) -> Response:
@@ -208,6 +211,7 @@ def choice_of(request: Request) -> Choice:
         error=query.get("error") or None,
         kind=query.get("kind") or None,
         message_ids=frozenset(query.getlist("id")),
+        outcome=LetterOutcome.DISMISSED if query.get("state") == LetterOutcome.DISMISSED else None,
     )
 
 

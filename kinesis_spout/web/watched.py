@@ -140,7 +140,10 @@ class Watched:
                 letters=observation.letter_count(_COUNT_PATIENCE_SECONDS),
             )
         except KinesisSpoutError as error:
-            return ApplicationView(app=app, stream=stream, problem=str(error))
+            problem = str(error)
+        except Exception as bug:  # noqa: BLE001 - its own page raises it; here it would hide the others
+            problem = f"an error of this server: {bug!r}"
+        return ApplicationView(app=app, stream=stream, problem=problem)
 
     def close_unwatched(self) -> None:
         """Forget what nobody has looked at lately, and end the session if that is all."""

@@ -151,6 +151,18 @@ def test_a_letter_may_be_marked_more_than_once(open_sink: Open) -> None:
     assert list(open_sink().read()) == [letter(2)]
 
 
+def test_dismissed_letters_can_be_read_until_they_are_redriven(open_sink: Open) -> None:
+    sink = open_sink()
+    sink.write([letter(number) for number in range(1, 5)])
+    ids = [letter(number).letter_id for number in range(5)]
+    sink.mark(ids[1:4], LetterOutcome.DISMISSED)
+    sink.mark(ids[3:4], LetterOutcome.REDRIVEN)
+    sink.mark(ids[2:4], LetterOutcome.DISMISSED)
+    assert list(open_sink().read()) == [letter(4)]
+    assert list(open_sink().read(LetterOutcome.DISMISSED)) == [letter(1), letter(2)]
+    assert list(open_sink().read(LetterOutcome.REDRIVEN)) == [letter(3)]
+
+
 def test_a_sink_of_which_every_letter_is_marked_is_empty(open_sink: Open) -> None:
     letters = [letter(number) for number in range(1_203)]
     large = letter(2_000, data=bytes(3 * 1024 * 1024))

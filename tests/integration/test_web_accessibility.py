@@ -30,10 +30,10 @@ LOOKS = [(width, scheme) for width in (1280, 400) for scheme in ("light", "dark"
 LETTER = f"/letter?id={FIRST}:1"
 SCREENS = (
     "", "?state=stalled&sort=-lag", "?find=nothing", f"/shards/{FIRST}?records=5", f"/shards/{SECOND}",
-    "/letters", "/letters?kind=nothing", LETTER, f"{LETTER}&as=hex", "/redrives", "/redrives/1", "/topology",
-    "/audit", "/pause", "/resume", f"/pause?shard={SECOND}", "/drain?member=worker", "/undrain?member=drained",
-    "/redrive", f"/redrive?id={FIRST}:1", "/dismiss", f"/dismiss?id={FIRST}:2", "?all=attention",
-    "/reset?to=latest", "/nothing",
+    "/letters", "/letters?kind=nothing", "/letters?state=dismissed", LETTER, f"{LETTER}&as=hex", "/redrives",
+    "/redrives/1", "/topology", "/audit", "/pause", "/resume", f"/pause?shard={SECOND}",
+    "/drain?member=worker", "/undrain?member=drained", "/redrive", f"/redrive?id={FIRST}:1", "/dismiss",
+    f"/dismiss?id={FIRST}:2", "?all=attention", "/reset?to=latest", "/nothing",
 )  # fmt: skip
 FOCUSABLE = """[...document.querySelectorAll("a[href], button, input, select, textarea, summary")].filter(each =>
     each.tabIndex >= 0 && each.type !== "hidden" && each.checkVisibility())"""

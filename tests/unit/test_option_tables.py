@@ -6,11 +6,11 @@ To bring them up to date: ``python -m tests.unit.test_option_tables`` in the rep
 import re
 from pathlib import Path
 
-from kinesis_spout.settings.documentation import options_table, settings_table
 from kinesis_spout.settings.source_options.elsewhere import REFUSED
 from kinesis_spout.settings.table import SETTINGS
 from kinesis_spout.settings.table.writing import PRODUCER_SETTINGS
 from tests.support.made_tables import with_tables
+from tests.support.option_tables import options_table, settings_table
 
 PAGE = Path(__file__).parents[2] / "docs/reference/options.md"
 MADE_BY = "tests/unit/test_option_tables.py"

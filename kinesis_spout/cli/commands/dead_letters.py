@@ -3,7 +3,6 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
-from pathlib import Path
 from typing import Annotated, Any, Final, Literal
 
 import typer
@@ -11,9 +10,10 @@ import typer
 from kinesis_spout.cli.output import note, print_json, print_plain, print_table
 from kinesis_spout.cli.shared_options import Json, Streams, Yes, configured, confirm
 from kinesis_spout.model.clock import moment
-from kinesis_spout.model.record import DeadLetter
+from kinesis_spout.model.record import DeadLetter, LetterOutcome
 from kinesis_spout.operations.audit import Operator
 from kinesis_spout.operations.dead_letters import (
+    OTHER_LISTS,
     Choice,
     ChosenLetters,
     chosen_letters,
@@ -21,6 +21,7 @@ from kinesis_spout.operations.dead_letters import (
     letter_document,
     letter_summary,
     list_letters,
+    place_of,
     put_back,
 )
 from kinesis_spout.operations.dead_letters import dismiss as dismiss_letters
@@ -46,10 +47,13 @@ ErrorText = Annotated[
 ]
 MessageIds = Annotated[
     list[str] | None,
-    typer.Argument(metavar="[MESSAGE_ID]...", help="As `dead-letters list` shows them.", show_default=False),
+    typer.Argument(metavar="MESSAGE_ID", help="As `dead-letters list` shows them.", show_default=False),
 ]
 Every = Annotated[
     bool, typer.Option("--all", help="Every letter, or all that --reason, --shard and --error choose.")
+]
+Dismissed = Annotated[
+    bool, typer.Option("--dismissed", help="Those that were dismissed, not those that are left.")
 ]
 Force = Annotated[
     bool,
@@ -68,6 +72,7 @@ def list_all(
     reason: Reason = None,
     shard: OfShard = None,
     error: ErrorText = None,
+    dismissed: Dismissed = False,
     json: Json = False,
 ) -> None:
     """List the letters that were neither redriven nor dismissed, oldest file first.
@@ -76,16 +81,19 @@ def list_all(
     redrive --all` puts them back on their stream when the cause is fixed, `kinesis-spout dead-letters dismiss
     --all --why TEXT` drops those that nobody needs from the list.
     """
-    choice = Choice(reason=reason, shard_id=shard, error=error)
+    choice = Choice(reason=reason, shard_id=shard, error=error, outcome=_outcome(dismissed=dismissed))
     shown, more = list_letters(ctx.obj, config, choice, limit or None)
     if json:
         print_json([letter_summary(letter) for letter in shown])
     elif shown:
         print_table(_HEADINGS, [_cells(letter) for letter in shown], whole={"message id"})
     if not shown:
-        url = config.dead_letters_url
-        wanted = f" with {choice.text}" if choice.is_filtered else ""
-        note(f"no dead letters{wanted} in {url if '://' in url else Path(url).absolute()}")
+        wanted = (
+            f"dead letters with {choice.text}"
+            if choice.is_filtered
+            else f"{choice.outcome or 'dead'} letters"
+        )
+        note(f"no {wanted} in {place_of(config)}")
     if more:
         note(f"there are more than these {len(shown)}: --limit 0 shows all")
 
@@ -99,13 +107,15 @@ def show(
     ],
     config: SpoutConfig,
     *,
+    dismissed: Dismissed = False,
     json: Json = False,
 ) -> None:
     """Show one letter in full, with its data.
 
     Next: `kinesis-spout dead-letters redrive MESSAGE_ID` puts the record back on its stream.
     """
-    document = letter_document(find_letter(ctx.obj, config, message_id))
+    letter = find_letter(ctx.obj, config, message_id, _outcome(dismissed=dismissed))
+    document = letter_document(letter)
     if json:
         print_json(document)
     else:
@@ -131,6 +141,7 @@ def redrive(
     reason: Reason = None,
     shard: OfShard = None,
     error: ErrorText = None,
+    dismissed: Dismissed = False,
     dry_run: DryRun = False,
     yes: Yes = False,
     force: Force = False,
@@ -145,7 +156,13 @@ def redrive(
     and asks; it leaves letters that come later alone. It puts a letter first and marks it after: a crash in
     between puts it twice, and never loses it. Consumers can keep running.
     """
-    choice = Choice(reason=reason, shard_id=shard, error=error, message_ids=frozenset(message_ids or ()))
+    choice = Choice(
+        reason=reason,
+        shard_id=shard,
+        error=error,
+        message_ids=frozenset(message_ids or ()),
+        outcome=_outcome(dismissed=dismissed),
+    )
     with _letters(ctx.obj, config, choice, every=every) as chosen:
         if dry_run:
             _print_plan(chosen, "redrive", json=json)
@@ -211,8 +228,13 @@ def _letters(world: World, config: SpoutConfig, choice: Choice, *, every: bool) 
         yield chosen
     if chosen.missing:
         raise NotFound(
-            f"not in {config.dead_letters_url}, or redriven or dismissed before: {', '.join(chosen.missing)}"
+            f"expected ids of {choice.outcome or 'dead'} letters in {place_of(config)}, got "
+            f"{', '.join(chosen.missing)}: {OTHER_LISTS}"
         )
+
+
+def _outcome(*, dismissed: bool) -> LetterOutcome | None:
+    return LetterOutcome.DISMISSED if dismissed else None
 
 
 def _print_plan(chosen: ChosenLetters, what: str, *, json: bool) -> None:

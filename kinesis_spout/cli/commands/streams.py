@@ -67,7 +67,7 @@ def put(
     data: Annotated[
         list[str] | None,
         typer.Argument(
-            metavar="[DATA]...",
+            metavar="DATA",
             help="A record each; without any, each line of standard input is a record.",
             show_default=False,
         ),

@@ -22,7 +22,10 @@ def web(
         str, typer.Option(metavar="HOST:PORT", help="Where to listen; port 0 takes a free one.")
     ] = "127.0.0.1:8080",
     allow_changes: Annotated[
-        bool, typer.Option("--allow-changes", help="Let visitors pause, resume, drain, redrive and reset.")
+        bool,
+        typer.Option(
+            "--allow-changes", help="Let visitors pause, resume, drain, redrive, dismiss and reset."
+        ),
     ] = False,
     show_data: Annotated[bool, typer.Option("--show-data", help="Show the data of records.")] = False,
     mask: Annotated[

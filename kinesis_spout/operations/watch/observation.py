@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Final, TypeVar
 
-from kinesis_spout.model.record import Record
+from kinesis_spout.model.record import LetterOutcome, Record
 from kinesis_spout.operations.audit import AuditEntry, read_audit
 from kinesis_spout.operations.dead_letters import LettersView, count_letters, view_letters
 from kinesis_spout.operations.group import GroupView, group_view
@@ -74,7 +74,10 @@ class Observation:
         self._stored = Refreshed(self._read_stored, _STORED_SECONDS)
         self._lags = Refreshed(self._read_lags, _STREAM_SECONDS)
         self._live = Refreshed(self._ask_members, _LIVE_SECONDS)
-        self._letters = Refreshed(partial(view_letters, world, config), _LETTERS_SECONDS)
+        self._letters = {
+            outcome: Refreshed(partial(view_letters, world, config, outcome), _LETTERS_SECONDS)
+            for outcome in (None, LetterOutcome.DISMISSED)
+        }
         self._letter_count = Refreshed(partial(count_letters, world, config), _LETTERS_SECONDS)
         self._audit = Refreshed(partial(read_audit, world, config), _STORED_SECONDS)
 
@@ -121,9 +124,9 @@ class Observation:
             problems=list(dict.fromkeys(problems)),
         )
 
-    def letters(self) -> LettersView:
-        """The dead letters. Raises what their place raises."""
-        return self._letters.ask(_STORE_PATIENCE_SECONDS).get()
+    def letters(self, outcome: LetterOutcome | None) -> LettersView:
+        """The dead letters that are left, or the dismissed ones. Raises what their place raises."""
+        return self._letters[outcome].ask(_STORE_PATIENCE_SECONDS).get()
 
     def letter_count(self, patience_seconds: float = 0.0) -> int | None:
         """The number of dead letters as it was read last, perhaps a minute ago; None if it is not known."""
@@ -150,9 +153,10 @@ class Observation:
 
     def changed(self) -> None:
         """Something was changed: the next look reads it."""
-        self._stored.expire()
-        self._letters.expire()
+        for letters in self._letters.values():
+            letters.expire()
         self._letter_count.expire()
+        self._stored.expire()
         self._audit.expire()
 
     @property

@@ -17,6 +17,7 @@ _STILL_SECONDS: Final = 30.0
 """A shard whose owner says nothing stands still when for this time records wait and no commit comes; usually one
 comes every second."""
 _MAX_CHARS: Final = 500
+_MOST_LINES: Final = 8
 _ALARMING: Final = frozenset(
     {ShardState.UNREADABLE, ShardState.GONE, ShardState.PAUSED, ShardState.PAUSED_BY_OPERATOR}
 )
@@ -165,26 +166,34 @@ class ShardsView:
 
     @property
     def notes(self) -> list[str]:
+        """Lines on what an operator should know; a few of each kind."""
         views = [each.view for each in self.shards]
-        told = [
+        handed_over = [
             f"{each.shard_id} is being handed over by {each.owner} to {each.assigned_to}"
             for each in views
             if each.owner is not None and each.assigned_to not in {None, each.owner}
         ]
         pauses = dict.fromkeys((each.owner, each.pause) for each in views if each.pause)
-        told += [f"{owner} has {pause}; `kinesis-spout resume` lets it go on" for owner, pause in pauses]
+        paused = [f"{owner} has {pause}; `kinesis-spout resume` lets it go on" for owner, pause in pauses]
         if any(each.state is ShardState.PAUSED_BY_OPERATOR for each in views):
-            told.append("an operator has paused shards; `kinesis-spout resume` lets them go on")
-        told += [
+            paused.append("an operator has paused shards; `kinesis-spout resume` lets them go on")
+        trimmed = [
             f"{each.shard_id}: retention trimmed records before they were read ({lost} times)"
             for each in views
             if (lost := 0 if each.checkpoint is None else each.checkpoint.data_losses)
         ]
-        return told + [
+        reasons = [
             f"{each.view.shard_id}: {each.reason}"
             for each in self.shards
             if each.view.problem or each.state is ShardState.STALLED
         ]
+        return [*_some(handed_over), *_some(paused), *_some(trimmed), *_some(reasons)]
+
+
+def _some(lines: list[str]) -> list[str]:
+    left_out = len(lines) - _MOST_LINES
+    more = f"and {left_out:,} more: `kinesis-spout shards --json` has all of them"
+    return [*lines[:_MOST_LINES], more] if left_out > 0 else lines
 
 
 def view_shards(world: World, config: SpoutConfig, *, lag: bool) -> ShardsView:
@@ -210,7 +219,7 @@ def seen_shards(
     now: float,
 ) -> list[ShardSight]:
     """Put together what ZooKeeper had ``now``, and what the stream and the members say of each shard."""
-    by_shard = {shard.shard_id: shard for status in live.values() for shard in status.shards}
+    said = {(member, shard.shard_id): shard for member, status in live.items() for shard in status.shards}
     sights = []
     for stored in views:
         view, found = stored, lags.get(stored.shard_id)
@@ -222,5 +231,7 @@ def seen_shards(
                 problem=view.problem or found.problem,
             )
         unstored = 0.0 if view.stored_at is None else now - view.stored_at
-        sights.append(ShardSight(view=view, live=by_shard.get(view.shard_id), unstored_seconds=unstored))
+        # A member that was cut off may still speak of shards that others own by now.
+        owners_words = said.get((view.owner or "", view.shard_id))
+        sights.append(ShardSight(view=view, live=owners_words, unstored_seconds=unstored))
     return sights

@@ -387,6 +387,16 @@ def test_without_a_region_the_next_step_names_it(monkeypatch: pytest.MonkeyPatch
     assert "set `region`" not in found.text
 
 
+def test_a_region_that_cannot_be_one_is_not_taken_for_missing_credentials(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("AWS_DEFAULT_REGION", "")
+    *_, found = examine(Asked(), config(region=None, endpoint_url=None), stream=False)
+    assert (found.condition, found.about) == (Condition.MISSING, "endpoint")
+    assert "got '' from the variable AWS_DEFAULT_REGION" in found.text
+    assert "AWS_ACCESS_KEY_ID" not in f"{found.next}"
+
+
 def test_without_java_an_embedded_zookeeper_is_not_said_to_start() -> None:
     found = doctor.zookeeper(Asked(None), config(), can_start=False)
     assert found.condition is Condition.UNKNOWN

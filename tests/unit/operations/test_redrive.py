@@ -429,11 +429,11 @@ def test_a_dismissal_whose_session_was_lost_marks_nothing(operators: Operators) 
 
         looks = 0
 
-        def read(self) -> list[DeadLetter]:
+        def read(self, outcome: LetterOutcome | None = None) -> list[DeadLetter]:
             self.looks += 1
             if self.looks == 2:
                 operators.world.zookeeper.expire("operator-1")
-            return list(super().read())
+            return list(super().read(outcome))
 
     operators.world.sink = Losing()
     operators.world.sink.write([letter(1)])

@@ -9,13 +9,13 @@ from hypothesis import strategies as st
 from kinesis_spout.kinesis import KinesisClientSettings, ReadSettings
 from kinesis_spout.kinesis.write.put_records import PutOrder
 from kinesis_spout.model.errors import InvalidConfig
-from kinesis_spout.settings.documentation import options_table, settings_table
 from kinesis_spout.settings.grammar.shard_positions import EndPositions
 from kinesis_spout.settings.option import Use
 from kinesis_spout.settings.source_options import BatchReadOptions, StreamReadOptions, WriteOptions
 from kinesis_spout.settings.source_options.option_reader import OptionReader
 from kinesis_spout.settings.table import OPTIONS
 from shard_state import Position, StartPositions
+from tests.support.option_tables import options_table, settings_table
 
 ARN = "arn:aws:kinesis:eu-central-1:123456789012:stream/orders"
 OTHER_REGIONS_ARN = "arn:aws:kinesis:us-east-1:123456789012:stream/orders"

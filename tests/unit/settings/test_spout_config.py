@@ -199,6 +199,16 @@ def test_a_password_in_a_url_is_refused_without_showing_it(name: str) -> None:
     assert "https://***@example.org/x" in message
 
 
+@pytest.mark.parametrize(
+    "rest", ["b/x?endpoint_override=http://127.0.0.1:9000", "b/x?a=http://me:hunter2@c", "b://", "b"]
+)
+@pytest.mark.parametrize("scheme", ["s3://", ""])
+def test_a_password_is_not_shown_when_a_url_has_another_in_it(scheme: str, rest: str) -> None:
+    message = refusal(endpoint_url=f"{scheme}me:hunter2@{rest}")
+    assert "hunter2" not in message
+    assert f"got '{scheme}***@" in message
+
+
 def test_a_container_before_the_at_sign_of_a_hadoop_url_is_no_password() -> None:
     url = "abfss://dead@account.dfs.core.windows.net/letters"
     assert config(dead_letters=url).dead_letters_url == url

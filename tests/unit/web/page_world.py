@@ -65,6 +65,8 @@ class PageWorld(FakeWorld):
     def forget_readings(self) -> None:
         """Let the next look read everything anew."""
         for observation in self.page.state.pages.watched._observations.values():
-            for name in ("_listing", "_stored", "_lags", "_live", "_letters", "_letter_count", "_audit"):
-                getattr(observation, name).expire()
-                getattr(observation, name)._reading = type(getattr(observation, name)._reading)()
+            names = ("_listing", "_stored", "_lags", "_live", "_letter_count", "_audit")
+            parts = [getattr(observation, name) for name in names]
+            for part in (*parts, *observation._letters.values()):
+                part.expire()
+                part._reading = type(part._reading)()

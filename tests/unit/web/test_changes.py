@@ -32,7 +32,7 @@ def test_a_server_that_only_shows_has_no_forms_and_takes_none(world: PageWorld, 
     for page in ("", "/letters", f"/shards/{FIRST}"):
         text = browser.get(HOME + page).text
         assert 'method="post"' not in text
-        assert not re.search("Pause|Drain|Redrive…|Dismiss|Reset", text)
+        assert not re.search("Pause|Drain|(Redrive|Dismiss) [^<]*…|Reset", text)
 
 
 def test_the_whole_application_is_paused_and_resumed(world: PageWorld) -> None:
@@ -218,6 +218,32 @@ def test_one_letter_is_dismissed_with_a_reason_that_the_audit_keeps(world: PageW
         "dismiss", f"1 of 1 letter: {FIRST}:1", WHY["why"], "web page",
     )  # fmt: skip
     assert "No such letter is there" in browser.get(f"{HOME}/dismiss?id={FIRST}:1").said
+
+
+def test_dismissed_letters_have_a_list_and_can_be_redriven_after_all(world: PageWorld) -> None:
+    world.member()
+    world.bury(1, 2, error="ValueError: x")
+    world.bury(3, error="KeyError: y")
+    browser = world.steering()
+    assert "There are none" in browser.get(f"{HOME}/letters?state=dismissed").said
+    browser.post(f"{HOME}/dismiss?kind=ValueError", WHY | {"count": "2"})
+    assert f'href="{HOME}/letters?state=dismissed"' in browser.get(f"{HOME}/letters").text
+    answer = browser.get(f"{HOME}/letters?state=dismissed")
+    assert "Dismissed letters 2" in answer.said
+    assert "Dead letters 2" not in answer.said, "the tab counts what is left"
+    assert "Redrive all…" in answer.said
+    assert "Dismiss all…" not in answer.said
+    links = set(re.findall(f'href="{HOME}/(?:letter|redrive)[?]([^"]*)"', answer.text))
+    assert links
+    assert all("state=dismissed" in link for link in links)
+    assert browser.get(f"{HOME}/letter?id={FIRST}:1").status == 404
+    said = browser.get(f"{HOME}/letter?id={FIRST}:1&state=dismissed").said
+    assert "It was dismissed" in said
+    assert "Dismiss this letter…" not in said
+    redriven = browser.post(f"{HOME}/redrive?id={FIRST}:1&state=dismissed", WHY)
+    assert "done 1 of 1" in done(browser, redriven)
+    assert "Dismissed letters 1" in browser.get(f"{HOME}/letters?state=dismissed").said
+    assert "Dead letters 1" in browser.get(f"{HOME}/letters").said
 
 
 def test_a_list_becomes_empty_once_the_count_of_its_letters_is_typed(world: PageWorld) -> None:

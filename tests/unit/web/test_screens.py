@@ -3,6 +3,7 @@
 import gzip
 import re
 from collections import Counter
+from pathlib import Path
 from random import Random
 from typing import Any
 
@@ -15,6 +16,7 @@ from kinesis_spout.operations.watch.live_status import LiveComponent, LiveRetry,
 from kinesis_spout.operations.watch.sight import ShardSight, Sight
 from kinesis_spout.operations.world import UNNAMED
 from kinesis_spout.testing import InMemoryZooKeeper
+from kinesis_spout.web import drawing
 from kinesis_spout.web.watched import ApplicationView
 from shard_state import Assignment, OperatorPause, SequenceNumber
 from tests.support.asgi_browser import Answer
@@ -73,6 +75,16 @@ def test_the_tabs_carry_the_lengths_of_their_lists(world: PageWorld) -> None:
     world.bury(4)
     world.forget_readings()
     assert "Dead letters 4 Redrives" in browser.get(f"{HOME}/letters").said, "what the page has just read"
+
+
+@pytest.mark.parametrize("app", ["redriver", "shards", "billing"])
+def test_one_tab_is_current_whatever_the_application_is_called(world: PageWorld, app: str) -> None:
+    world.others = [(app, "orders")]
+    world.member()
+    browser = world.browser(app)
+    for page, tab in (("", "Shards"), (f"/shards/{FIRST}", "Shards"), ("/audit", "Audit")):
+        text = browser.get(f"/a/{app}/orders{page}").text
+        assert re.findall('aria-current="page">([A-Za-z]+)', text) == [tab]
 
 
 def test_and_more_is_a_link_that_leads_to_all(world: PageWorld) -> None:
@@ -192,7 +204,8 @@ def test_letters_are_counted_by_kind_and_filtered_sorted_and_paged_by_the_addres
 
 def test_without_dead_letters_their_screen_says_so(world: PageWorld) -> None:
     world.member()
-    assert "There are none" in world.browser().get(f"{HOME}/letters").said
+    said = world.browser().get(f"{HOME}/letters").said
+    assert f"There are none in {Path.cwd()}/.kinesis-spout/billing/orders/dead-letters:" in said
 
 
 def test_a_letter_is_shown_with_its_error_and_its_data_only_where_that_may_be_shown(world: PageWorld) -> None:
@@ -314,6 +327,13 @@ def test_static_files_are_served(world: PageWorld) -> None:
     assert browser.get("/static/../app.py").status == 404
 
 
+def test_no_link_of_a_page_that_is_not_there_leads_to_another_server(world: PageWorld) -> None:
+    answer = world.browser().get("http://here//evil.example/x")
+    assert answer.status == 404
+    assert '"/evil.example/x"' in answer.text
+    assert '"//' not in answer.text
+
+
 def test_a_page_that_is_not_there_is_a_page_too(world: PageWorld) -> None:
     answer = world.browser().get("/nonsense")
     assert answer.status == 404
@@ -369,6 +389,33 @@ def test_a_shard_that_stands_still_comes_first_in_a_state_of_its_own_with_its_re
     heights = {css: float(h) for css, h in re.findall(r'class="s-(\w+)"[^>]* height="([\d.]+)"', strip)}
     assert heights["stalled"] > heights["reading"]
     assert f"{SECOND} stalled {why}" in world.browser().get(f"{HOME}/shards/{SECOND}").said
+
+
+@pytest.mark.parametrize(("stalled", "least", "most"), [(1, 4.0, 4.0), (300, 300.0, 310.0)])
+def test_a_picture_of_shards_shows_one_that_stands_still_and_no_more_of_them_than_there_are(
+    stalled: int, least: float, most: float
+) -> None:
+    count = 1_000
+    bounds = [2**128 * number // count for number in range(count + 1)]
+    sights = [
+        ShardSight(
+            view=ShardView(
+                shard_id=f"shard-{number}",
+                state=ShardState.READING,
+                hash_range=(bounds[number], bounds[number + 1] - 1),
+            ),
+            live=LiveShard(shard_id=f"shard-{number}", stalled=number % 3 == 0 and number < 3 * stalled),
+        )
+        for number in range(count)
+    ]
+    red = re.findall(r'class="s-stalled" x="([\d.]+)" y="[\d.]+" width="([\d.]+)"', drawing.strip(sights, ""))
+    assert len(red) == stalled
+    tenths = {
+        tenth
+        for x, width in red
+        for tenth in range(round(float(x) * 10), round((float(x) + float(width)) * 10))
+    }
+    assert least <= len(tenths) / 10 <= most
 
 
 def test_a_browser_that_has_the_page_already_is_told_so_and_how_old_it_is(world: PageWorld) -> None:

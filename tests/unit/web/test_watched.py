@@ -100,6 +100,24 @@ def test_the_list_begins_to_show_applications_while_one_takes_long(
     wait_until(lambda: "billing orders ready" in browser.get("/").said, "the list")
 
 
+def test_an_application_that_this_server_cannot_make_out_hides_no_other(
+    world: PageWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world.member()
+    world.others = [("audit", "orders")]
+    look = Observation.glance
+
+    def glance(self: Observation) -> object:
+        if self.config.app == "audit":
+            raise UnicodeDecodeError("utf-8", b"\xff", 0, 1, "not text")
+        return look(self)
+
+    monkeypatch.setattr(Observation, "glance", glance)
+    browser = world.browser(UNNAMED, UNNAMED)
+    wait_until(lambda: "billing orders ready" in browser.get("/").said, "the list")
+    assert "audit orders cannot be read an error of this server: UnicodeDecodeError" in browser.get("/").said
+
+
 def test_the_loss_of_the_session_is_seen_by_all_and_the_next_look_opens_another(world: PageWorld) -> None:
     world.member()
     world.others = [("audit", "orders")]

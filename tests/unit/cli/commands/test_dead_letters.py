@@ -220,6 +220,29 @@ def test_a_letter_that_was_dismissed_cannot_be_shown_redriven_or_dismissed_again
     assert world.puts.put == []
 
 
+def test_a_dismissed_letter_is_listed_shown_and_redriven_as_such() -> None:
+    world = world_with(letter(1), letter(2, data=b"two"), letter(3))
+    world.consumer()
+    first, second = "shardId-000000000000:1", "shardId-000000000000:2"
+    world.json("dead-letters", "dismiss", first, second, *WHY)
+    rows = world.json("dead-letters", "list", "--dismissed")
+    assert [row["message_id"] for row in rows] == [first, second]
+    assert world.json("dead-letters", "show", second, "--dismissed")["data_text"] == "two"
+    _, err = world.call("dead-letters", "show", first, *SETTINGS, exit_code=1)
+    assert "`kinesis-spout dead-letters list --dismissed`" in err
+    assert world.json("dead-letters", "redrive", second, "--dismissed") == {"redriven": 1, "missing": []}
+    assert world.puts.put == [("orders", b"two")]
+    assert world.json("audit")[-1]["of"] == f"1 of 1 letter: {second} (dismissed)"
+    plan = world.json("dead-letters", "redrive", "--all", "--dismissed", "--dry-run")
+    assert plan["would_redrive"] == [first]
+    assert [row["sequence_number"] for row in world.json("dead-letters", "list")] == ["3"]
+    world.json("dead-letters", "redrive", "--all", "--dismissed", "--yes")
+    _, err = world.call("dead-letters", "list", "--dismissed", *SETTINGS)
+    assert err.startswith("no dismissed letters in ")
+    _, err = world.call("dead-letters", "list", "--dismissed", "--reason", "expired", *SETTINGS)
+    assert err.startswith("no dead letters with reason 'expired' (dismissed) in ")
+
+
 def test_all_letters_of_a_filter_are_dismissed_once_somebody_confirms_it() -> None:
     world = world_with(letter(1), letter(2, reason="rejected"))
     command = ("dead-letters", "dismiss", "--all", "--reason", "rejected", *WHY)
@@ -252,6 +275,7 @@ def test_where_a_letter_was_raised_is_in_the_json_and_is_shown() -> None:
 
 COMMANDS = [
     ("list",),
+    ("list", "--dismissed"),
     ("show", "shardId-1:1"),
     ("redrive", "--all"),
     ("redrive", "shardId-1:1"),

@@ -174,3 +174,17 @@ def test_a_member_with_an_address_is_asked_whether_its_shards_move(monkeypatch: 
     rows = world.json("shards", "--no-lag")["shards"]
     assert [(row["shard_id"], row["state"]) for row in rows] == [(second, "stalled"), (first, "ready")]
     assert rows[0]["reason"] == says.reason
+
+
+def test_of_many_shards_that_stand_still_some_are_named_and_the_others_counted() -> None:
+    world = FakeWorld(shards=300)
+    consumer = world.consumer()
+    for shard_id in world.shard_ids:
+        world.kinesis.put(b"unread")
+        world.store(consumer, shard_id)
+    world.clock.advance(40)
+    out, err = world.call("shards", *SETTINGS)
+    assert out.count("stalled") == 300
+    *named, more = err.splitlines()
+    assert (len(named), more) == (8, "and 292 more: `kinesis-spout shards --json` has all of them")
+    assert all("no progress was stored for 40 s" in line for line in named)

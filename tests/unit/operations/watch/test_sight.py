@@ -13,7 +13,7 @@ NOW = 1_000.0
 
 def seen(state: ShardState = ShardState.READING, live: LiveShard | None = None, **view: Any) -> ShardSight:
     status = {} if live is None else {"worker": LiveStatus(shards=(live,))}
-    (sight,) = seen_shards([ShardView(shard_id="a", state=state, **view)], {}, status, NOW)
+    (sight,) = seen_shards([ShardView(shard_id="a", state=state, owner="worker", **view)], {}, status, NOW)
     return sight
 
 
@@ -45,6 +45,17 @@ def test_the_owner_knows_better_than_what_is_stored() -> None:
     assert seen(live=LiveShard(shard_id="a"), **still).state is ShardState.STALLED
     told = seen(live=LiveShard(shard_id="a", stalled=True, reason="has not moved for 9 s: 1 in flight"))
     assert (told.state, told.reason) == (ShardState.STALLED, "has not moved for 9 s: 1 in flight")
+
+
+@pytest.mark.parametrize("owner", ["worker", None])
+def test_a_member_that_lost_the_shard_and_has_not_noticed_says_nothing_of_it(owner: str | None) -> None:
+    view = ShardView(shard_id="a", state=ShardState.READING, owner=owner, lag_millis=5)
+    told = {
+        "worker": LiveStatus(shards=()),
+        "zombie": LiveStatus(shards=(LiveShard(shard_id="a", stalled=True, lag_millis=90_000),)),
+    }
+    (sight,) = seen_shards([view], {}, told, NOW)
+    assert (sight.state, sight.live, sight.lag_millis) == (ShardState.READING, None, 5)
 
 
 def test_a_problem_of_reading_is_told_with_the_reason() -> None:
