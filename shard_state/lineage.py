@@ -9,13 +9,6 @@ Lists are eventually consistent: a child may be listed before its parent's end i
 store while the list does not name it yet. So the parents are stored with a shard's checkpoint, and nothing here
 depends on the order in which shards become known.
 
-**Unknown lineage.** What version 1 of the stored form left behind has no parents. Once such a shard is listed the
-list says them. Not listed, it may be younger than the list, and then any shard may be its ancestor; or retention
-has trimmed it. It was trimmed if a listed shard names it as parent, for then the list is younger than both; what
-was trimmed has no listed ancestors, and is free. Otherwise it waits while any shard of known lineage can go on
-without it; after that those of unknown lineage are free one after another, by their ids, which Kinesis counts
-up. So they never wait for each other in a ring.
-
 **The life of a shard.** ``ShardPhase`` names how far a shard is, as one consumer sees it:
 
     WAITING_FOR_PARENTS -> READY -> READING -> AT_END -> FINISHED -> OVER
@@ -112,8 +105,6 @@ class Lineage:
         """The same, parents before children."""
         self.listed: dict[str, Shard] = {}
         self.stored: set[str] = set()
-        self._unknown: set[str] = set()
-        """Stored shards of which nobody has said the parents."""
 
     def learn(self, listed: Iterable[Shard], stored: Mapping[str, Checkpoint]) -> None:
         """Take in the list of the stream and the stored checkpoints. The list wins where they differ.
@@ -124,25 +115,12 @@ class Lineage:
         self.listed = {shard.shard_id: shard for shard in listed}
         self.stored.update(stored)
         self.shards.update(self.listed)
-        self._unknown.difference_update(self.listed)
-        trimmed = {parent for shard in self.listed.values() for parent in shard.parents} - self.listed.keys()
         for shard_id, checkpoint in stored.items():
-            if shard_id in self.shards and shard_id not in self._unknown:
-                continue
-            parents = checkpoint.parents
-            if parents is None and shard_id in trimmed:
-                parents = ()
-            # Not listed: retention trimmed it, or the list is older than it. Its owner finds out.
-            self.shards[shard_id] = Shard(shard_id=shard_id, parents=parents or (), closed=True)
-            if parents is None:
-                self._unknown.add(shard_id)
-            else:
-                self._unknown.discard(shard_id)
+            if shard_id not in self.shards:
+                # Not listed: retention trimmed it, or the list is older than it. Its owner finds out.
+                self.shards[shard_id] = Shard(shard_id=shard_id, parents=checkpoint.parents, closed=True)
         self.ordered = parents_first(self.shards.values())
         _check_no_ring(self.ordered)
-
-    def parents(self, shard_id: str) -> tuple[str, ...] | None:
-        return None if shard_id in self._unknown else self.shards[shard_id].parents
 
     def in_sight(self, shard_id: str) -> bool:
         """Tell whether a shard is listed now, or stored.
@@ -165,23 +143,13 @@ class Lineage:
         Args:
             over: every shard whose SHARD_END is in the store.
         """
-        unfinished = [
-            shard for shard in self.ordered if self.in_sight(shard.shard_id) and shard.shard_id not in over
+        return [
+            shard.shard_id
+            for shard in self.ordered
+            if self.in_sight(shard.shard_id)
+            and shard.shard_id not in over
+            and not blocking_parents(shard, self.listed, self.stored, over)
         ]
-        unknown = {shard.shard_id for shard in unfinished} & self._unknown
-        free: list[str] = []
-        behind_unknown = set(unknown)
-        for shard in unfinished:
-            if shard.shard_id in unknown:
-                continue
-            blocking = blocking_parents(shard, self.listed, self.stored, over)
-            if not blocking:
-                free.append(shard.shard_id)
-            elif not behind_unknown.isdisjoint(blocking):
-                behind_unknown.add(shard.shard_id)
-        if unknown and len(behind_unknown) == len(unfinished):
-            free.append(min(unknown))
-        return free
 
 
 class KnownShards:
@@ -213,7 +181,7 @@ class KnownShards:
         )
 
     def fresh_checkpoint(self, shard_id: str) -> Checkpoint:
-        return Checkpoint(start=Position.trim_horizon(), parents=self._lineage.parents(shard_id))
+        return Checkpoint(start=Position.trim_horizon(), parents=self._lineage.shards[shard_id].parents)
 
     def acquired(self, shard_id: str) -> Shard:
         self._lineage.stored.add(shard_id)

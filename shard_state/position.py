@@ -46,8 +46,8 @@ class Position:
     is_done: bool = False
     """The user record inside an aggregate that the position names is not of it; with AT_SEQUENCE_NUMBER only."""
     since: float | None = field(default=None, compare=False)
-    """No record from here on arrived earlier, of those that were promised (seconds since the epoch); None: nobody
-    knows. Not stored with it."""
+    """No promised record from here on arrived earlier (seconds since the epoch); None: nobody knows. Not stored
+    with it."""
 
     @classmethod
     def trim_horizon(cls) -> "Position":

@@ -493,7 +493,7 @@ class StateManager:
         return [shard_id for shard_id, slices in self._owned.items() if slices.state.is_dirty]
 
     def to_commit(self, shard_ids: Iterable[str] | None = None) -> list[PendingCommit]:
-        """Copy the progress of every dirty shard, or of those of these that are still dirty."""
+        """Copy the progress of every dirty shard, or of the dirty ones among ``shard_ids``."""
         experience = self.blame.experience()
         named = self._owned.keys() if shard_ids is None else shard_ids
         owned = ((shard_id, self._owned.get(shard_id)) for shard_id in named)

@@ -28,18 +28,18 @@ def _seal(body: bytes) -> bytes:
 
 
 def check_version(version: object, newest: int, what: str, error: type[ShardStateError]) -> None:
-    """Refuse a version of ``what`` that this code does not know: one after ``newest``, or no version at all.
+    """Refuse another version of ``what`` than ``newest``, the only one that this code knows.
 
     Raises:
-        ValueError: it is no version. ``error``: it is a newer one.
+        ValueError: it is no version, or an earlier one. ``error``: it is a newer one.
     """
     if whole_number(version) > newest:
         raise error(
-            f"expected {what} of version {newest} at most, got version {version}: "
+            f"expected {what} of version {newest}, got version {version}: "
             "it was written by a newer kinesis-spout; upgrade this one"
         )
-    if version == 0:
-        raise ValueError("there is no version 0")
+    if version != newest:
+        raise ValueError(f"expected version {newest}, got version {version}")
 
 
 def whole_number(value: object) -> int:

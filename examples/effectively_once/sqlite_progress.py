@@ -133,9 +133,7 @@ class SqliteProgress:
         with self._transaction() as db:
             stored = self._read(db, shard_id)
             if stored is not None:
-                parents = acquired.parents if stored.parents is None else stored.parents
-                epoch = max(acquired.epoch, stored.epoch + 1)
-                acquired = replace(stored, epoch=epoch, parents=parents)
+                acquired = replace(stored, epoch=max(acquired.epoch, stored.epoch + 1))
             db.execute(
                 "INSERT OR REPLACE INTO kinesis_progress VALUES (?, ?, ?, ?, ?, ?)",
                 (*self._place, shard_id, self._created, acquired.epoch, acquired.encode(_UNBOUNDED)),

@@ -30,7 +30,7 @@ given up. `kinesis-spout doctor` checks what is missing.
 _EXIT_CODES: Final = (
     "Exit codes: 0 done, 1 failed, 2 usage or settings, 3 Kinesis, 4 ZooKeeper or stored progress, 5 refused "
     "while a consumer is alive, 6 dead letters, 7 some records were dead-lettered (`run --fail-on-dead-letters`), "
-    "8 practically every record failed (`run --until`, `--until-caught-up`), 130 interrupted."
+    "8 practically every record failed (`run --until`), 130 interrupted."
 )
 
 _CONTEXT: Final = {"help_option_names": ["-h", "--help"]}

@@ -204,10 +204,7 @@ class Sharing:
 def _as_listed(assignment: Assignment) -> tuple[list[Shard], dict[str, Checkpoint]]:
     shards, stored = [], {}
     for shard_id, parents in assignment.parents.items():
-        if parents is None:
-            stored[shard_id] = Checkpoint(start=Position.trim_horizon())
-            continue
         shards.append(Shard(shard_id=shard_id, parents=parents))
         for parent in parents:
-            stored[parent] = Checkpoint(start=Position.trim_horizon(), base=SHARD_END, parents=())
+            stored[parent] = Checkpoint(start=Position.trim_horizon(), base=SHARD_END)
     return shards, stored

@@ -1,4 +1,4 @@
-"""The warnings of all doors that records were given up, a line a second at most."""
+"""The warnings of all doors that records were given up, a line a second at most, and one at the end."""
 
 import logging
 from math import inf
@@ -38,7 +38,7 @@ class DeadLetterLines:
             if not self._unsaid or now < self._next_at:
                 return
             unsaid, self._unsaid, in_all = self._unsaid, 0, self._in_all
-            self._next_at = now + _SECOND
+            self._next_at = now + _SECOND if now < inf else -inf  # a writer can end after the end
         # Without the lock: a handler of the log may be slow.
         self._log.warning(
             "dead-lettered %s, %s since the start%s", counted(unsaid, "record"), in_all, self._end

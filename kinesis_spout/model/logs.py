@@ -154,7 +154,7 @@ class FirstFailure:
 
     raised: RaisedAt
     error_text: str
-    """The exception's type and text, which may quote a record: for the terminal of whom the handler belongs to."""
+    """The exception's type and text, which may quote a record: for the terminal of the handler's owner."""
 
     def __str__(self) -> str:
         return f"{self.raised.kind}; later failures of this kind are only counted\n{self.raised.traceback}"

@@ -1,4 +1,4 @@
-"""Answers probes and monitors over HTTP, and touches a file for probes without it.
+"""Answers probes and monitors over HTTP.
 
 | address | answer |
 | --- | --- |
@@ -20,7 +20,6 @@ from dataclasses import replace
 from functools import partial
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from pathlib import Path
 from socket import AF_INET6
 from socketserver import TCPServer
 from time import monotonic
@@ -58,31 +57,24 @@ class MonitoringServer:
             ...
 
     Args:
-        http: host:port; port 0 takes a free one, which ``address`` names. None: no HTTP, only the file.
+        http: host:port; port 0 takes a free one, which ``address`` names.
         watched: spouts, queries, topologies' queries, producers, or streaming queries of Spark.
-        health_file: touched twice a second while all of them are alive.
 
     Raises:
-        InvalidConfig: the address cannot be listened at, the file cannot be written, or something else is to
-            be watched.
+        InvalidConfig: the address cannot be listened at, or something else is to be watched.
     """
 
-    def __init__(
-        self, http: str | None = None, *watched: Watched, health_file: str | Path | None = None
-    ) -> None:
+    def __init__(self, http: str, *watched: Watched) -> None:
         self.sources = Sources(watched)
         self._awake = Awake()
-        self._file = None if health_file is None else Path(health_file)
-        self._touch()
-        self._http = None if http is None else _listening(http, self.sources, self._awake)
+        self._http = _listening(http, self.sources, self._awake)
         self._closing = threading.Event()
-        self._threads = [self._thread(self._beat, "alive")]
-        if self._http is not None:
-            self._threads.append(self._thread(self._look, "looks"))
-            self._threads.append(
-                self._thread(partial(self._http.serve_forever, _SHUTDOWN_POLL_SECONDS), "http")
-            )
-            _log.info("answers /livez, /readyz, /metrics and /status at http://%s", self.address)
+        self._threads = [
+            self._thread(self._beat, "alive"),
+            self._thread(self._look, "looks"),
+            self._thread(partial(self._http.serve_forever, _SHUTDOWN_POLL_SECONDS), "http"),
+        ]
+        _log.info("answers /livez, /readyz, /metrics and /status at http://%s", self.address)
         for thread in self._threads:
             thread.start()
 
@@ -90,10 +82,8 @@ class MonitoringServer:
         return threading.Thread(target=work, name=f"kinesis-spout-{name}", daemon=True)
 
     @property
-    def address(self) -> str | None:
-        """The address it listens at, with its port; None without HTTP."""
-        if self._http is None:
-            return None
+    def address(self) -> str:
+        """The address it listens at, with its port."""
         host, port = self._http.server_address[:2]
         return str(HttpAddress(str(host), port))
 
@@ -110,9 +100,8 @@ class MonitoringServer:
         if self._closing.is_set():
             return
         self._closing.set()
-        if self._http is not None:
-            self._http.shutdown()
-            self._http.server_close()
+        self._http.shutdown()
+        self._http.server_close()
         for thread in self._threads:
             thread.join()
 
@@ -124,26 +113,9 @@ class MonitoringServer:
                 _log.warning("looking at what is monitored failed; it is looked at again: %r", error)
 
     def _beat(self) -> None:
-        """Notice that the process runs, and touch the file; apart from the looks, which wait for locks."""
+        """Notice that the process runs; apart from the looks, which wait for locks."""
         while not self._closing.wait(_BEAT_SECONDS):
             self._awake.beat()
-            if self._file is None:
-                continue
-            try:
-                if not not_alive(self.sources.lives(), self._awake.seconds()):
-                    self._touch()
-            except Exception as error:  # noqa: BLE001 - as above
-                _log.warning("%s was not touched: %r", self._file, error)
-
-    def _touch(self) -> None:
-        if self._file is None:
-            return
-        try:
-            self._file.touch()
-        except OSError as error:
-            raise InvalidConfig(
-                f"health_file: expected a file that can be written, got {str(self._file)!r}: {error}"
-            ) from error
 
     def __enter__(self) -> Self:
         return self

@@ -10,7 +10,6 @@ from kinesis_spout.consumer.handle import Handle
 from kinesis_spout.monitoring.consumer_look import ConsumerLook, ShardLook
 from kinesis_spout.monitoring.health import Health, Reason
 from kinesis_spout.monitoring.readings import is_topology
-from shard_state import ShardStatus
 
 _COUNTERS: Final = (
     "delivered", "acked", "retried", "dead_lettered", "throttled", "timed_out", "bytes_read",
@@ -80,17 +79,9 @@ def _stalls(look: ConsumerLook) -> dict[str, str]:
 
 
 def _shard(shard: ShardLook, prefix: str) -> dict[str, Any]:
-    return shard_document(shard.status) | {
-        "shard_id": prefix + shard.status.shard_id,
-        "lag_millis": shard.lag_millis,
-        "oldest_unfinished_seconds": round(shard.unfinished_seconds, 1),
-        "read_error": shard.read_error,
-    }
-
-
-def shard_document(status: ShardStatus) -> dict[str, Any]:
+    status = shard.status
     return {
-        "shard_id": status.shard_id,
+        "shard_id": prefix + status.shard_id,
         "phase": status.phase.name.lower(),
         "epoch": status.epoch,
         "checkpoint": None if status.checkpoint is None else str(status.checkpoint),
@@ -99,6 +90,9 @@ def shard_document(status: ShardStatus) -> dict[str, Any]:
         "exhausted": status.exhausted,
         "holes": status.holes,
         "congested": status.congested,
+        "lag_millis": shard.lag_millis,
+        "oldest_unfinished_seconds": round(shard.unfinished_seconds, 1),
+        "read_error": shard.read_error,
     }
 
 

@@ -71,7 +71,7 @@ class CheckpointsView:
         if checkpoint is None:
             return document | {"unreadable": self.unreadable.get(shard_id)}
         return document | {
-            "parents": None if checkpoint.parents is None else list(checkpoint.parents),
+            "parents": list(checkpoint.parents),
             "checkpoint": str(checkpoint.base),
             "start": str(checkpoint.start),
             "goes_on_at": None if checkpoint.is_shard_end else str(checkpoint.read_from),

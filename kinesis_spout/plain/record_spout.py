@@ -39,7 +39,7 @@ from kinesis_spout.model.errors import (
 from kinesis_spout.model.handler import failure_of, failure_saying
 from kinesis_spout.model.record import Record
 from kinesis_spout.model.scheme import resolve
-from kinesis_spout.monitoring.doors import Monitored, monitored
+from kinesis_spout.monitoring.doors import Monitored
 from kinesis_spout.plain.buffered_shards import BufferedShards
 from kinesis_spout.plain.listener import Announcements, SpoutListener
 from kinesis_spout.plain.stream_tuples import Emitted, MessageId, StreamTuples
@@ -183,7 +183,7 @@ class RecordSpout(Handle):
         self._prefetcher = self._new_prefetcher(ports.clock)
         streams = StreamSet(self.config, ports, self._open_one)
         try:
-            self._monitored = monitored(self.config)
+            self._monitored = Monitored(self.config.http)
             streams.start()
         except BaseException:
             self._close(streams)

@@ -111,4 +111,4 @@ def end_quietly(daemon: ModuleType) -> None:
     daemon.worker = serve_quietly  # type: ignore[attr-defined] # its loop looks it up for each task
 
 
-end_quietly(sys.modules["__main__"])  # all that Spark's workers run of ours imports this module
+end_quietly(sys.modules["__main__"])  # everything of ours that Spark's workers run imports this module

@@ -34,7 +34,7 @@ _OLDEST: Final = "trim_horizon"
 
 
 class SpoutConfig(SpoutFields, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The settings of one spout. Make it with `of`, `from_env`, `from_toml` or `load`, which check the types.
+    """The settings of one spout. Make it with `of` or `load`, which check the types.
 
     Raises:
         InvalidConfig: from each of them; names the setting, its value (never a secret's) and what is allowed.
@@ -46,29 +46,21 @@ class SpoutConfig(SpoutFields, frozen=True, kw_only=True, forbid_unknown_fields=
         return made_of(cls, from_keywords(settings))
 
     @classmethod
-    def from_env(cls, environ: Mapping[str, str] = os.environ, **overrides: Unpack[SpoutSettings]) -> Self:
-        """Make a configuration from ``KINESIS_SPOUT_*`` variables; every such variable must be a setting.
-
-        Variables that Kubernetes sets for a Service named kinesis-spout are ignored.
-        """
-        return made_of(cls, from_environment(environ) | from_keywords(overrides))
-
-    @classmethod
-    def from_toml(cls, path: str | Path, **overrides: Unpack[SpoutSettings]) -> Self:
-        """Make a configuration from a TOML file: its table ``[kinesis_spout]``, or the file if it has none.
-
-        A relative path in the file is relative to the process's working directory.
-        """
-        return made_of(cls, from_toml_file(Path(path)) | from_keywords(overrides))
-
-    @classmethod
     def load(
         cls,
         path: str | Path | None = None,
         environ: Mapping[str, str] | None = None,
         **overrides: Unpack[SpoutSettings],
     ) -> Self:
-        """Make a configuration from keyword arguments over the environment over a TOML file, if given."""
+        """Make a configuration from keyword arguments over the environment over a TOML file, if given.
+
+        Args:
+            path: the file; its table ``[kinesis_spout]`` counts, or all of it if it has none. A relative path in
+                it is relative to the process's working directory.
+            environ: that of the process unless given. Every ``KINESIS_SPOUT_*`` variable must be a setting, but
+                for those that Kubernetes sets for a Service named kinesis-spout.
+            overrides: settings.
+        """
         in_file = {} if path is None else from_toml_file(Path(path))
         in_environment = from_environment(os.environ if environ is None else environ)
         return made_of(cls, in_file | in_environment | from_keywords(overrides))

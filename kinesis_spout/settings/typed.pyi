@@ -84,7 +84,6 @@ class SpoutFields(msgspec.Struct, frozen=True, kw_only=True):
     stop_timeout_seconds: float
     dead_letters: str | None
     http: str | None
-    health_file: str | None
     stalled_after_seconds: float
     tracing: bool
 
@@ -201,7 +200,6 @@ class SpoutSettings(ZooKeeperKeywords, KinesisKeywords, total=False):
     stop_timeout_seconds: float
     dead_letters: str | None
     http: str | None
-    health_file: str | None
     stalled_after_seconds: float
     tracing: bool
 

@@ -55,11 +55,11 @@ _RECONNECT_MAX_DELAY_SECONDS: Final = 1.0
 
 
 _QUIET_SECONDS: Final = 2.0
-"""A start that takes longer is said: a person waits for it."""
+"""A start that takes longer is logged, because a person waits for it."""
 
 _waiting_log = logging.getLogger(__name__)
 _waited_for: Final = set[str]()
-"""The hosts of this process that did not answer, and that was said."""
+"""The hosts whose silence this process has logged, until they answer."""
 _log = logging.getLogger("kinesis_spout.zookeeper.kazoo")
 _log.addFilter(lambda record: record.levelno >= logging.INFO)  # kazoo's debug lines show credentials
 
@@ -151,7 +151,7 @@ class KazooLog(logging.LoggerAdapter[logging.Logger]):
         return msg, kwargs
 
     def log(self, level: int, msg: object, *args: object, **kwargs: Any) -> None:
-        """Report the error of the line, if any; then log it, unless it says again what the last warning said."""
+        """Report the error of the line, if any; then log it, unless it repeats the last warning."""
         traced = kwargs.get("exc_info")
         for error in (*args, sys.exc_info()[1] if traced is True else traced):
             if level >= logging.WARNING and isinstance(error, BaseException):

@@ -35,8 +35,8 @@ class Assignment:
     """All living members that were known when it was made, also those that own nothing."""
     owners: Mapping[str, str] = field(default_factory=dict)
     """The member of each shard that may be read now: its parents are over, and it is not."""
-    parents: Mapping[str, tuple[str, ...] | None] = field(default_factory=dict)
-    """The parents of the shards in ``owners``, for their first checkpoints. None: nobody has said them."""
+    parents: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """The parents of the shards in ``owners``, for their first checkpoints."""
     all_over: bool = False
     """True if every listed shard is over: nothing comes without a reshard."""
     level: int = form_level.FIRST
@@ -48,14 +48,13 @@ class Assignment:
 
     def encode(self) -> bytes:
         prefix = _common_prefix(
-            [*self.owners, *(parent for named in self.parents.values() for parent in named or ())]
+            [*self.owners, *(parent for named in self.parents.values() for parent in named)]
         )
-        members: dict[str, dict[str, list[str] | None]] = {member: {} for member in self.members}
+        members: dict[str, dict[str, list[str]]] = {member: {} for member in self.members}
         for shard_id, owner in sorted(self.owners.items()):
-            parents = self.parents[shard_id]
-            members[owner][shard_id.removeprefix(prefix)] = (
-                None if parents is None else [parent.removeprefix(prefix) for parent in parents]
-            )
+            members[owner][shard_id.removeprefix(prefix)] = [
+                parent.removeprefix(prefix) for parent in self.parents[shard_id]
+            ]
         document: dict[str, Any] = {
             "version": VERSION,
             "epoch": self.epoch,
@@ -93,14 +92,14 @@ class Assignment:
 def _decoded(document: dict[str, Any], level: int) -> Assignment:
     prefix = text(document["prefix"])
     owners: dict[str, str] = {}
-    parents: dict[str, tuple[str, ...] | None] = {}
+    parents: dict[str, tuple[str, ...]] = {}
     for member, shards in mapping(document["members"]).items():
         for rest, named in mapping(shards).items():
             shard_id = prefix + rest
             if shard_id in owners:
                 raise ValueError(f"expected one member of {shard_id}, got {owners[shard_id]} and {member}")
             owners[shard_id] = member
-            parents[shard_id] = None if named is None else tuple(prefix + parent for parent in texts(named))
+            parents[shard_id] = tuple(prefix + parent for parent in texts(named))
     return Assignment(
         epoch=whole_number(document["epoch"]),
         members=frozenset(mapping(document["members"])),

@@ -245,7 +245,7 @@ class AssignmentPlanner:
             epoch=self._current.epoch,
             members=frozenset(member.name for member in members),
             owners=owners,
-            parents={shard_id: self._lineage.parents(shard_id) for shard_id in owners},
+            parents={shard_id: self._lineage.shards[shard_id].parents for shard_id in owners},
             all_over=self._all_over(free),
             level=form_level.in_force(self._current.level, (member.reads for member in members)),
         )

@@ -5,7 +5,7 @@
     holes      runs of finished records beyond the base, in order: (after, last], like the base itself
     anchor     the nearest record beyond the base that is known: the first unfinished one
     attempts   how often each unfinished record was delivered, where that failed at least once
-    parents    the shards that this one came from; None if the writer did not know
+    parents    the shards that this one came from
     since      nothing beyond the base arrived earlier (seconds since the epoch); None if nobody knew
     data_losses   how often records can have been trimmed unread, each of which was logged
     epoch      the ownership under which this was written
@@ -24,9 +24,7 @@ The last field is a checksum of all bytes before it: digits that were damaged, o
 another position, so they are an error. It is CRC-32, because the enemy is an accident: it finds every change of up
 to 32 bits in a row, every single byte for one, costs microseconds, and is in the standard library.
 
-Versions 1 (all sequence numbers in full, no parents, no checksum) and 2 (other digits in the map, never packed)
-stay readable. A newer version than this code knows is an error, never a fresh start; a field that it does not
-know is ignored.
+Another version than this code knows is an error, never a fresh start; a field that it does not know is ignored.
 """
 
 import json
@@ -54,13 +52,7 @@ from shard_state.stored_form import (
 __all__ = ["MAX_ENCODED_BYTES", "VERSION", "Checkpoint", "Hole", "fits", "next_ownership"]
 
 VERSION: Final = 3
-
-_VERSION_2: Final = 2
-
-_FIELDS_1: Final = frozenset(
-    {"version", "base", "start", "epoch", "app_instance", "holes", "attempts", "anchor"}
-)
-"""Version 1 is not written any more and gets no others: what has them is a newer form with a damaged version."""
+"""Forms with a lower one are of times before the first release, and are not read."""
 
 MAX_ENCODED_BYTES: Final = 256 * 1024
 """A quarter of what ZooKeeper takes in one request (``jute.maxbuffer``, 1 MiB by default)."""
@@ -75,7 +67,7 @@ class Checkpoint:
     holes: tuple[Hole, ...] = ()
     anchor: SequenceNumber | None = None
     attempts: tuple[Attempts, ...] = ()
-    parents: tuple[str, ...] | None = None
+    parents: tuple[str, ...] = ()
     since: float | None = None
     data_losses: int = 0
     epoch: int = 0
@@ -86,7 +78,7 @@ class Checkpoint:
 
     @classmethod
     def beginning_at(
-        cls, position: Position, *, parents: tuple[str, ...] | None = None, epoch: int = 0
+        cls, position: Position, *, parents: tuple[str, ...] = (), epoch: int = 0
     ) -> "Checkpoint":
         """Give the checkpoint of a shard of which nothing from ``position`` on is finished.
 
@@ -143,7 +135,7 @@ class Checkpoint:
             "epoch": self.epoch,
             "app_instance": self.app_instance,
         }
-        if self.parents is not None:
+        if self.parents:
             document["parents"] = self.parents
         if self.experience is not None:
             document["experience"] = self.experience.as_numbers()
@@ -166,23 +158,21 @@ class Checkpoint:
 
     @classmethod
     def decode(cls, stored: bytes) -> "Checkpoint":
-        """Read the stored form of this or an older version.
+        """Read the stored form.
 
         Raises:
-            InvalidCheckpoint: when it cannot be read, is damaged, or is of a newer version.
+            InvalidCheckpoint: when it cannot be read, is damaged, or is of another version.
         """
         try:
             document = json.loads(stored, parse_constant=no_number)
             check_version(document["version"], VERSION, "a checkpoint", InvalidCheckpoint)
-            holes, attempts = (
-                _map_of_version_1(document) if document["version"] == 1 else _map(document, stored)
-            )
-            return _decoded(document, holes, attempts)
+            check_seal(stored)
+            return _decoded(document)
         except InvalidCheckpoint:
             raise
         except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError, RecursionError) as error:
             raise InvalidCheckpoint(
-                f"expected a stored checkpoint (JSON, version 1 to {VERSION}), got {stored[:200]!r}: {error!r}. "
+                f"expected a stored checkpoint (JSON, version {VERSION}), got {stored[:200]!r}: {error!r}. "
                 "Look at it with `kinesis-spout checkpoints show`; to give it up, use `checkpoints reset`"
             ) from error
 
@@ -205,29 +195,28 @@ def next_ownership(
 ) -> Checkpoint:
     """Give what is stored when somebody becomes the owner of a shard.
 
-    The epoch is raised. Parents that were not known when the shard was stored are taken from ``fresh``, which
-    is stored whole where nothing was stored before: with the time from which on its records came, as what is
-    stored of its ``parents`` says (None: nothing is). All of them had ended when the first came.
+    The epoch is raised. Where nothing was stored before, ``fresh`` is: with the time from which on its records
+    came, as what is stored of its ``parents`` says (None: nothing is). All of them had ended when the first came.
     """
     if stored is None:
         stored_parents = list(parents)
         known = [each.since for each in stored_parents if each is not None and each.since is not None]
         since = UNSEEN if None in stored_parents else max(known, default=fresh.since)
         return replace(fresh, epoch=1, since=since)
-    known_parents = fresh.parents if stored.parents is None else stored.parents
-    return replace(stored, epoch=stored.epoch + 1, parents=known_parents)
+    return replace(stored, epoch=stored.epoch + 1)
 
 
-def _decoded(document: dict[str, Any], holes: tuple[Hole, ...], attempts: tuple[Attempts, ...]) -> Checkpoint:
-    anchor, parents = document.get("anchor"), document.get("parents")
-    numbers = document.get("experience")
+def _decoded(document: dict[str, Any]) -> Checkpoint:
+    anchor, numbers = document.get("anchor"), document.get("experience")
+    base = SequenceNumber.parse(document["base"])
+    holes, attempts = _map(document, base)
     return Checkpoint(
         start=Position.from_document(document["start"]),
-        base=SequenceNumber.parse(document["base"]),
+        base=base,
         holes=holes,
         anchor=None if anchor is None else SequenceNumber.parse(anchor),
         attempts=attempts,
-        parents=None if parents is None else texts(parents),
+        parents=texts(document.get("parents", [])),
         since=None if document.get("since") is None else number(document["since"]),
         data_losses=whole_number(document.get("data_losses", 0)),
         epoch=whole_number(document["epoch"]),
@@ -236,25 +225,9 @@ def _decoded(document: dict[str, Any], holes: tuple[Hole, ...], attempts: tuple[
     )
 
 
-def _map_of_version_1(document: dict[str, Any]) -> tuple[tuple[Hole, ...], tuple[Attempts, ...]]:
-    unknown = document.keys() - _FIELDS_1
-    if unknown:
-        raise ValueError(f"expected no other fields, got {', '.join(sorted(unknown))}")
-    parse = SequenceNumber.parse
-    holes = tuple((parse(after), parse(last)) for after, last in document.get("holes", ()))
-    counted = document.get("attempts", {}).items()
-    attempts = tuple((parse(sequence), whole_number(count)) for sequence, count in counted)
-    hole_map.check(parse(document["base"]), holes, attempts)
-    return holes, attempts
-
-
-def _map(document: dict[str, Any], stored: bytes) -> tuple[tuple[Hole, ...], tuple[Attempts, ...]]:
-    check_seal(stored)
-    before_3 = document["version"] == _VERSION_2
+def _map(document: dict[str, Any], base: SequenceNumber) -> tuple[tuple[Hole, ...], tuple[Attempts, ...]]:
     text = hole_map.unpacked(document["packed"]) if "packed" in document else document.get("map")
     if text is None:
         return (), ()
-    base = SequenceNumber.parse(document["base"])
     origin = int(document.get("origin", base.number))
-    unit = int(document["unit"])
-    return hole_map.read(text, base=base, origin=origin, unit=unit, radix=36 if before_3 else 16)
+    return hole_map.read(text, base=base, origin=origin, unit=int(document["unit"]))

@@ -15,9 +15,6 @@ any two marks; the rest says less, and nothing else.
 
 A long text is stored *packed*: compressed (zlib), in base64. A sequence number is a counter and a time, so most
 digits of a distance are zeros, and thousands of holes take a few bytes each.
-
-Before version 3 of the checkpoint distances were in base 36, the unit was the greatest common divisor, and no text
-was packed.
 """
 
 import base64
@@ -39,7 +36,7 @@ Attempts = tuple[SequenceNumber, int]
 _Mark = tuple[SequenceNumber, bool, int | None]
 """Up to where, whether all up to there is finished, and how often the record there was delivered, if counted."""
 
-_MARK: Final = re.compile(r"([-+])([0-9a-z]+)(?:\.([0-9a-z]+))?(?::([0-9]+))?")
+_MARK: Final = re.compile(r"([-+])([0-9a-f]+)(?:\.([0-9a-f]+))?(?::([0-9]+))?")
 
 _PLAIN_LENGTH: Final = 1_024
 """The longest text that is not packed: a person can read it."""
@@ -104,7 +101,7 @@ def written(base: SequenceNumber, holes: Sequence[Hole], attempts: Sequence[Atte
     """Write a hole map.
 
     Raises:
-        ValueError: see ``check``.
+        ValueError: holes and attempts are not in order beyond the base, or overlap, or a count is less than 1.
     """
     marks = _marks(base, holes, attempts)
     # Before any record is finished the base is no number: count from the first mark then.
@@ -127,7 +124,7 @@ def written(base: SequenceNumber, holes: Sequence[Hole], attempts: Sequence[Atte
 
 
 def read(
-    text: str, *, base: SequenceNumber, origin: int, unit: int, radix: int
+    text: str, *, base: SequenceNumber, origin: int, unit: int
 ) -> tuple[tuple[Hole, ...], tuple[Attempts, ...]]:
     """Read the holes and the attempts back.
 
@@ -136,7 +133,6 @@ def read(
         base: of the checkpoint.
         origin: from where the first mark counts.
         unit: of distances.
-        radix: that distances are written in: 16, before version 3 36.
 
     Raises:
         ValueError: it is no text that ``written`` gives.
@@ -146,8 +142,8 @@ def read(
     reached, number, end = base, origin, 0
     for mark in _MARK.finditer(text):
         sign, step, sub, count = mark.groups()
-        number += int(step, radix) * unit
-        sequence = SequenceNumber(number, WHOLE if sub is None else int(sub, radix))
+        number += int(step, 16) * unit
+        sequence = SequenceNumber(number, WHOLE if sub is None else int(sub, 16))
         if mark.start() != end or sequence <= reached or (sign == "+" and count is not None):
             break
         if sign == "+":
@@ -157,17 +153,8 @@ def read(
         reached, end = sequence, mark.end()
     if end != len(text):
         raise ValueError(f"expected a hole map (marks as in '+14-1:2'), got {text[end : end + 40]!r}")
-    check(base, holes, attempts)
-    return tuple(holes), tuple(attempts)
-
-
-def check(base: SequenceNumber, holes: Sequence[Hole], attempts: Sequence[Attempts]) -> None:
-    """Make sure that holes and attempts make up a hole map.
-
-    Raises:
-        ValueError: they are not in order beyond the base, or overlap, or a count is less than 1.
-    """
     _marks(base, holes, attempts)
+    return tuple(holes), tuple(attempts)
 
 
 def within(holes: Sequence[Hole], sequence: SequenceNumber, lowest: int = 0) -> bool:

@@ -60,18 +60,6 @@ def test_looking_on_makes_no_member(place: Place) -> None:
     assert onlooker.store.load() == {}
 
 
-def test_what_is_stored_without_parents_gets_those_that_the_owner_knows(place: Place) -> None:
-    """As version 1 left it, or an owner who saw an older list."""
-    process = begun(place)
-    place.put(A, Checkpoint(start=FRESH.start).encode())
-    taken = process.coordinator.acquire(A, Checkpoint(start=FRESH.start, parents=("p",)))
-    assert taken == Checkpoint(start=FRESH.start, parents=("p",), epoch=1)
-    process.coordinator.release([A])
-    taken = process.coordinator.acquire(A, Checkpoint(start=FRESH.start, parents=("q",)))
-    assert process.store.load() == {A: taken}
-    assert taken == Checkpoint(start=FRESH.start, parents=("p",), epoch=2)
-
-
 def test_an_owner_is_a_member_even_if_it_never_joined(place: Place) -> None:
     process = place.process("one")
     process.store.open(CREATED, everywhere(FRESH.start), shards_named(A))

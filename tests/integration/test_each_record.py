@@ -184,26 +184,6 @@ def test_a_round_of_deliveries_is_one_job(spark: SparkSession, log: DeliveryLog,
     assert len(spark.sparkContext.statusTracker().getJobIdsForGroup(group)) == 3
 
 
-def test_a_record_that_grows_too_old_is_dead_lettered_without_more_retries(
-    spark: SparkSession, log: DeliveryLog, dead: Path
-) -> None:
-    def act(payload: str, attempt: int) -> None:
-        raise ValueError(f"{payload} {attempt}")
-
-    each_record(
-        logging_handler(log, act),
-        dead_letters=str(dead),
-        app="billing",
-        retry_limit=None,
-        maximum_record_age_seconds=60,
-        clock=ManualClock(epoch=ARRIVED.timestamp() + 50),
-    )(spark.createDataFrame(page("r")), 0)
-
-    # After back-offs of about 1, 2 and 4 s, the next of 8 s would end too late.
-    assert log.attempts("r") == [1, 2, 3, 4]
-    assert [letter.reason for letter in letters(dead)] == ["expired"]
-
-
 def test_a_micro_batch_without_records_is_finished_at_once(spark: SparkSession, dead: Path) -> None:
     told: list[RecordOutcomes] = []
     each_record(str, dead_letters=str(dead), app="billing", on_progress=told.append, clock=ManualClock())(
@@ -252,27 +232,6 @@ def test_too_many_failures_fail_the_micro_batch_with_one_of_their_errors(
         function(spark.createDataFrame(page(*(f"r{number}" for number in range(50)))).coalesce(1), 0)
 
     assert len(log.counts()) == 50, "it stops after the batch of Arrow"
-    assert letters(dead) == []
-
-
-def test_the_bound_counts_once_not_again_for_the_retries(
-    spark: SparkSession, log: DeliveryLog, dead: Path
-) -> None:
-    def act(payload: str, attempt: int) -> None:
-        if attempt < 3:
-            raise ValueError(payload)
-
-    # Four partitions come back as fewer, each of which is over the bound that none of the four was over.
-    source = spark.createDataFrame(page(*(f"r{number}" for number in range(12)))).repartition(4)
-    each_record(
-        logging_handler(log, act),
-        dead_letters=str(dead),
-        app="billing",
-        max_failed_bytes_per_task=4_000,
-        clock=ManualClock(),
-    )(source, 0)
-
-    assert set(log.counts().values()) == {3}
     assert letters(dead) == []
 
 
@@ -380,19 +339,6 @@ def test_a_micro_batch_that_failed_is_delivered_again_from_the_first_record(
 
     assert log.counts() == {"a": 2, "b": 2, "c": 2}
     assert [letter.data for letter in letters(dead)] == [b"b"]
-
-
-def test_a_place_that_cannot_be_written_to_is_noticed_before_the_first_record(
-    spark: SparkSession, log: DeliveryLog, dead: Path, tmp_path: Path
-) -> None:
-    dead.touch()
-    function = each_record(
-        logging_handler(log, lambda _payload, _attempt: None), dead_letters=str(dead), app="b"
-    )
-    with pytest.raises(StreamingQueryException, match="expected to be able to write below"):
-        start(spark, tmp_path, function).awaitTermination()
-
-    assert log.counts() == {}
 
 
 class MendedAfter(ManualClock):

@@ -529,27 +529,6 @@ def test_the_handle_has_the_shape_of_a_streaming_query(spark: SparkSession, worl
 # Order
 
 
-@pytest.mark.no_second_run
-def test_later_records_of_a_key_wait_for_one_that_failed(spark: SparkSession, make_world: MakeWorld) -> None:
-    world = make_world(shards=1)
-    world.put(texts(40), keys=["a", "b", "c", "d"])
-
-    def act(payload: str, attempt: int) -> None:
-        if payload in {"r1", "r9"} and attempt <= 2:
-            raise ValueError("not yet")
-
-    spout = world.spout(order="key")
-    with spout.foreach_record(spark, logging_handler(world.log, act)) as query:
-        query.processAllAvailable()
-
-    for key in range(4):
-        mine = [text for number, text in enumerate(texts(40)) if number % 4 == key]
-        last_deliveries = list(dict.fromkeys(reversed([p for p in world.log.payloads() if p in mine])))
-        assert last_deliveries[::-1] == mine
-    assert world.log.attempts("r1") == [1, 2, 3]
-    assert max(world.log.counts()[text] for text in texts(40) if text not in {"r1", "r9"}) == 1
-
-
 @pytest.mark.parametrize("door", ["foreach_arrow", "foreach_batch"])
 def test_doors_that_handle_rows_together_refuse_an_order(
     spark: SparkSession, world: MicroBatchWorld, door: str

@@ -158,23 +158,6 @@ def test_adjacent_reads_by_time_have_each_record_once(spark: SparkSession, endpo
     assert Counter(earlier + later) == Counter(put)
 
 
-def test_sequence_numbers_bound_a_shard(spark: SparkSession, endpoint: KinesisEndpoint) -> None:
-    stream = FilledStream(endpoint, 1)
-    numbers = stream.put(*(f"r{number}".encode() for number in range(10)))
-
-    def position(kind: str, index: int) -> str:
-        place = {"iteratorType": kind, "iteratorPosition": numbers[index].kinesis}
-        return json.dumps({FIRST_SHARD: place})
-
-    def read(start: str, end: str) -> list[str]:
-        return payloads(load(spark, stream, startingPosition=start, endingPosition=end))
-
-    at, after = "AT_SEQUENCE_NUMBER", "AFTER_SEQUENCE_NUMBER"
-    assert read(position(at, 2), position(at, 5)) == ["r2", "r3", "r4"]
-    assert read(position(after, 2), position(after, 5)) == ["r3", "r4", "r5"]
-    assert read(position(after, 5), position(after, 5)) == []
-
-
 def test_a_split_and_merged_stream_is_read_once(spark: SparkSession, endpoint: KinesisEndpoint) -> None:
     endpoint.needs(SHARD_END, KEEPS_CLOSED, FILLS_CHILDREN)
     stream = FilledStream(endpoint, 1)
@@ -199,16 +182,6 @@ def test_two_streams_are_read_in_one_frame(spark: SparkSession, endpoint: Kinesi
     counts = load(spark, one, streamName=f"{one.name},{other.name}").groupBy("stream").count().collect()
 
     assert {row.stream: row["count"] for row in counts} == {one.name: 50, other.name: 70}
-
-
-def test_a_range_without_records_gives_no_rows(spark: SparkSession, endpoint: KinesisEndpoint) -> None:
-    stream = FilledStream(endpoint, 1)
-    stream.fill(["r"])
-    (arrival,) = arrivals(load(spark, stream))
-
-    assert (
-        load(spark, stream, startingPosition=at_time(arrival), endingPosition=at_time(arrival)).count() == 0
-    )
 
 
 def test_a_stream_that_is_not_there_is_one_clear_error(

@@ -2,21 +2,19 @@
 
 import base64
 import json
-import random
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from moto.kinesis.models import KinesisBackend
-from pyspark.errors import AnalysisException, PythonException, StreamingQueryException
+from pyspark.errors import AnalysisException, PythonException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from kinesis_spout.dead_letters.json_lines import JsonLinesSink
-from kinesis_spout.kinesis.aggregated_record import UserRecord, take_apart
+from kinesis_spout.kinesis.aggregated_record import take_apart
 from kinesis_spout.kinesis.lister import KinesisShardLister
 from kinesis_spout.kinesis.write.hash_key_ranges import HashKeyRanges, hash_key
 from tests.support.kinesis.endpoints import SERVERS, KinesisEndpoint
@@ -97,65 +95,6 @@ def test_a_dataframe_is_on_the_stream_whole_and_each_key_in_order(
             assert of_task == sorted(of_task)
 
 
-class RefusingHalf:
-    """moto's server, refusing about half of the records that are put, each twice at most."""
-
-    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        self._chance = random.Random(1)
-        self._refusals: Counter[str] = Counter()
-        put = KinesisBackend.put_records
-
-        def put_records(
-            backend: KinesisBackend, arn: str, name: str, given: list[dict[str, Any]]
-        ) -> dict[str, Any]:
-            refused = [self._chance.random() < 0.5 and self._refusals[each["Data"]] < 2 for each in given]
-            self._refusals.update(
-                each["Data"] for each, is_refused in zip(given, refused, strict=True) if is_refused
-            )
-            taken = [record for record, is_refused in zip(given, refused, strict=True) if not is_refused]
-            answers = iter(put(backend, arn, name, taken)["Records"])
-            refusal = {"ErrorCode": "ProvisionedThroughputExceededException", "ErrorMessage": "as told"}
-            return {
-                "FailedRecordCount": sum(refused),
-                "Records": [refusal if is_refused else next(answers) for is_refused in refused],
-            }
-
-        monkeypatch.setattr(KinesisBackend, "put_records", put_records)
-
-    @property
-    def count(self) -> int:
-        """How often it refused a record."""
-        return self._refusals.total()
-
-
-@pytest.mark.parametrize(
-    "more", [{}, {"aggregation": "true", "aggregationMaxSize": "1k"}], ids=["rows", "aggregates"]
-)
-def test_ordered_by_key_each_key_is_in_order_though_many_rows_are_refused(
-    spark: SparkSession, moto_server: KinesisEndpoint, monkeypatch: pytest.MonkeyPatch, more: dict[str, str]
-) -> None:
-    stream = moto_server.create_stream(shards=3)
-    refusing = RefusingHalf(monkeypatch)
-    write(numbered(spark, 1_000, 1), moto_server, streamName=stream, order="key", **more)
-    by_key: dict[str, list[int]] = defaultdict(list)
-    for _, key, data in records(moto_server, stream):
-        for part in take_apart(data) or (UserRecord(key, data),):
-            by_key[part.partition_key].append(int(part.data))
-    assert refusing.count > 10
-    assert by_key == {f"key-{key}": list(range(key, 1_000, 97)) for key in range(97)}
-
-
-def test_the_shard_of_a_record_is_the_one_that_its_key_hashes_to(
-    spark: SparkSession, endpoint: KinesisEndpoint
-) -> None:
-    stream = endpoint.create_stream(shards=4)
-    write(numbered(spark, 200, 1), endpoint, streamName=stream)
-    ranges = HashKeyRanges(KinesisShardLister(endpoint.client(), stream).list_shards())
-    found = list(records(endpoint, stream))
-    assert len({shard for shard, _, _ in found}) == 4
-    assert all(ranges.shard_of(hash_key(key)) == shard for shard, key, _ in found)
-
-
 def test_binary_data_explicit_hash_keys_and_another_key_column_arrive(
     spark: SparkSession, endpoint: KinesisEndpoint
 ) -> None:
@@ -228,19 +167,6 @@ def test_rows_that_can_never_be_records_are_dead_letters_and_the_others_are_writ
     }
 
 
-def test_a_record_larger_than_the_stream_takes_is_a_dead_letter_and_its_neighbours_are_written(
-    spark: SparkSession, endpoint: KinesisEndpoint, tmp_path: Path
-) -> None:
-    stream = endpoint.create_stream()
-    df = spark.range(0, 10, 1, 1).selectExpr(
-        "cast(id AS string) AS partitionKey", "if(id = 4, repeat('x', 11 * 1024 * 1024), 'small') AS data"
-    )
-    write(df, endpoint, streamName=stream, deadLetters=str(tmp_path))
-    assert sorted(key for _, key, _ in records(endpoint, stream)) == list("012356789")
-    (letter,) = JsonLinesSink(tmp_path).read()
-    assert (letter.partition_key, len(letter.data)) == ("4", 11 * 1024 * 1024)
-
-
 def test_a_stream_that_does_not_exist_is_one_clear_error(
     spark: SparkSession, endpoint: KinesisEndpoint
 ) -> None:
@@ -252,14 +178,6 @@ def test_a_stream_cannot_be_overwritten(spark: SparkSession, moto_server: Kinesi
     writer = numbered(spark, 10, 1).write.format("kinesis").options(**options(moto_server, streamName="s"))
     with pytest.raises(AnalysisException, match="InvalidConfig: mode: expected append, got overwrite"):
         writer.mode("overwrite").save()
-
-
-def test_a_wrong_column_is_refused_before_anything_is_written(
-    spark: SparkSession, moto_server: KinesisEndpoint
-) -> None:
-    df = spark.range(3).selectExpr("id AS partitionKey", "'x' AS data")
-    with pytest.raises(AnalysisException, match="column 'partitionKey': expected string, got bigint"):
-        write(df, moto_server, streamName="s")
 
 
 class Feed:
@@ -320,14 +238,3 @@ def test_a_micro_batch_that_is_not_known_to_be_committed_is_written_again(
         file.unlink()
     feed.run()
     assert numbers(endpoint, feed.stream) == sorted([*range(20), *range(20)])
-
-
-def test_a_query_with_complete_output_is_refused(
-    spark: SparkSession, moto_server: KinesisEndpoint, tmp_path: Path
-) -> None:
-    feed = Feed(spark, moto_server, tmp_path)
-    feed.put(1)
-    totals = feed.rows().groupBy("partitionKey").agg({"data": "max"}).withColumnRenamed("max(data)", "data")
-    query = feed.writer(totals).outputMode("complete").start()
-    with pytest.raises(StreamingQueryException, match="mode: expected append, got overwrite"):
-        query.awaitTermination(STARTING_SECONDS)

@@ -5,7 +5,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -366,16 +365,6 @@ def test_available_now_reads_what_was_there_in_limited_batches_and_ends_though_s
     assert_parents_first([*first.batches, *second.batches], resharded.shards())
 
 
-@since_4_2
-def test_available_now_of_an_empty_stream_ends(
-    spark: SparkSession, stream: QueriedStream, checkpoint: Path
-) -> None:
-    sink = CollectedBatches()
-    run_available(spark, options_of(stream), checkpoint, sink)
-
-    assert sink.rows == []
-
-
 # Several streams
 
 
@@ -429,52 +418,6 @@ def test_a_batch_has_no_more_records_than_it_may(
 
     assert max(sink.sizes) <= 100
     assert len(sink.batches) >= 3
-    assert_each_once_in_order(sink.batches, put)
-
-
-def test_a_batch_has_no_more_bytes_than_it_may(
-    spark: SparkSession, stream: QueriedStream, checkpoint: Path
-) -> None:
-    put = stream.put_all(f"{number}-".ljust(10_000, "x") for number in range(40))
-    sink = CollectedBatches()
-    with running(spark, options_of(stream, maxBytesPerTrigger="100k"), checkpoint, sink) as query:
-        wait_for_rows(query, sink, len(put))
-
-    heaviest = max(sum(len(row.payload) for row in batch.rows) for batch in sink.batches)
-    assert 50_000 < heaviest <= 100 * 1024
-    assert_each_once_in_order(sink.batches, put)
-
-
-def test_a_batch_waits_for_the_records_it_must_have(
-    spark: SparkSession, stream: QueriedStream, checkpoint: Path
-) -> None:
-    put = stream.put_all(numbered("too few", 10))
-    sink = CollectedBatches()
-    with (
-        idle_events(spark) as idle,
-        running(spark, options_of(stream, minRecordsPerTrigger="50"), checkpoint, sink) as query,
-    ):
-        wait_while_running(query, lambda: idle.count >= 2, "the query to find too few records")
-        put += stream.put_all(numbered("the rest", 40))
-        wait_for_rows(query, sink, len(put))
-
-    assert [size for size in sink.sizes if size] == [
-        50
-    ]  # Spark's first batch is empty where nothing is there
-    assert_each_once_in_order(sink.batches, put)
-
-
-def test_a_batch_waits_no_longer_for_records_than_it_may(
-    spark: SparkSession, stream: QueriedStream, checkpoint: Path
-) -> None:
-    options = options_of(stream, minRecordsPerTrigger="50", maxTriggerDelay="3s")
-    put = stream.put_all(numbered("too few", 10))
-    sink = CollectedBatches()
-    started = time.monotonic()
-    with running(spark, options, checkpoint, sink) as query:
-        wait_for_rows(query, sink, len(put))
-
-    assert time.monotonic() - started >= 3.0
     assert_each_once_in_order(sink.batches, put)
 
 
@@ -579,12 +522,6 @@ def test_an_unknown_option_is_refused_before_there_is_a_query(
 ) -> None:
     options = source_options(moto_server, streamNme="orders")
     with pytest.raises(AnalysisException, match="did you mean streamName"):
-        spark.readStream.format("kinesis").options(**options).load()
-
-
-def test_a_wrong_value_fails_at_load(spark: SparkSession, moto_server: KinesisEndpoint) -> None:
-    options = source_options(moto_server, streamName="orders", maxRecordsPerTrigger="many")
-    with pytest.raises(AnalysisException, match="option maxRecordsPerTrigger: expected"):
         spark.readStream.format("kinesis").options(**options).load()
 
 

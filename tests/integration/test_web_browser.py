@@ -32,7 +32,6 @@ pytestmark = [*NEEDS_BROWSER, pytest.mark.zookeeper, pytest.mark.endpoint]
 
 ROOT = "web-browser"
 COMMAND = [sys.executable, "-c", "from kinesis_spout.cli.app import main; main()"]
-SCREENS = ("", "/letters", "/redrives", "/topology", "/audit", "/pause", "/reset?to=latest", "/redrive")
 FIRST_LETTER = "section:has(#letters) tbody a >> nth=0"
 PATIENCE_MILLIS = 1000 * DEADLINE_SECONDS
 
@@ -412,27 +411,6 @@ def test_a_consumer_that_goes_is_seen_without_a_reload(visit: Visit, shop: Shop)
     page.wait_for_selector("text=Reset…")
 
 
-def test_a_link_keeps_the_focus_while_the_page_renews_itself(visit: Visit, shop: Shop) -> None:
-    page = visit(shop.home)
-    page.focus("text=Drain… >> nth=0")
-    for _ in range(2):
-        with page.expect_response(lambda answer: answer.url.endswith(shop.home)):
-            pass
-    assert page.evaluate("document.activeElement.textContent") == "Drain…"
-
-
-def test_on_a_phone_no_screen_scrolls_sideways(visit: Visit, shop: Shop) -> None:
-    page = visit(
-        f"{shop.home}/letters", viewport={"width": 400, "height": 800}, has_touch=True, is_mobile=True
-    )
-    letters_of(shop, page, 2, error="value", note="x" * 300)
-    shop.close()
-    for screen in (*SCREENS, "/shards/shardId-000000000000?records=5"):
-        page.goto(shop.home + screen)
-        assert page.evaluate("document.documentElement.scrollWidth") <= 400, screen
-        assert page.locator("h1, h2").count() > 0
-
-
 def test_at_night_the_ground_is_dark_and_the_text_is_light(visit: Visit, shop: Shop) -> None:
     def brightness(page: "Page", what: str) -> float:
         color = page.evaluate(f"getComputedStyle(document.body).{what}")
@@ -464,19 +442,3 @@ def test_everything_works_without_javascript(visit: Visit, shop: Shop) -> None:
     page.wait_for_selector(".state:has-text('done')")  # the page reloads itself every three seconds
     page.click("nav >> text=Audit")
     wait_until(lambda: page.locator("tbody tr").count() == 3, "three changes")
-
-
-def test_the_keyboard_reaches_everything_and_shows_where_it_is(visit: Visit, shop: Shop) -> None:
-    page = visit(shop.home)
-    page.keyboard.press("Tab")
-    assert page.evaluate("document.activeElement.className") == "skip"
-    seen = set()
-    for _ in range(20):
-        page.keyboard.press("Tab")
-        seen.add(page.evaluate("document.activeElement.textContent.trim().slice(0, 20)"))
-        # What refreshes itself may have taken the focus with it: then it is nowhere.
-        assert page.evaluate(
-            "(at => at === document.body || at.closest('.strip') !== null"
-            " || getComputedStyle(at).outlineStyle === 'solid')(document.activeElement)"
-        )
-    assert {"Dead letters", "Pause all…"} <= seen

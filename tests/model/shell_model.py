@@ -2,10 +2,9 @@
 
 The stream is written to, split and merged; two consumers take shards from each other; the process restarts from
 what it stored. Lists may lack the newest shards at any time, the first list after a restart too, although those
-are stored: every shard of the first start is, and those that another consumer began. Of some the parents are not
-stored, as version 1 left them. A restart may begin a bounded run, which hands out no record behind its bound and
-comes to its end by itself. At the end of every run all shards are closed and worked off: every record must be
-finished, and every shard over in the store.
+are stored: every shard of the first start is, and those that another consumer began. A restart may begin a bounded
+run, which hands out no record behind its bound and comes to its end by itself. At the end of every run all shards
+are closed and worked off: every record must be finished, and every shard over in the store.
 """
 
 from abc import abstractmethod
@@ -57,7 +56,6 @@ class ShellModel(RuleBasedStateMachine):
         limit=st.sampled_from((0, 1, 2)),
         shards=st.integers(1, 3),
         splits=st.integers(0, 2),
-        lineage_stored=st.booleans(),
         behind=st.integers(0, 2),
         max_spared_seconds=st.sampled_from((0.0, 20.0, 600.0)),
     )
@@ -68,7 +66,6 @@ class ShellModel(RuleBasedStateMachine):
         shards: int,
         splits: int,
         *,
-        lineage_stored: bool,
         behind: int,
         max_spared_seconds: float,
     ) -> None:
@@ -79,7 +76,7 @@ class ShellModel(RuleBasedStateMachine):
             self.stream.open_shard()
         for _ in range(splits):
             self.stream.open_shard((self.stream.open_shards()[-1],))
-        self.store.open(lineage_stored=lineage_stored)
+        self.store.open()
         self.restart(behind)
 
     @rule(behind=st.integers(0, 2), last=st.none() | st.integers(0, 20))
@@ -234,11 +231,11 @@ class ShellModel(RuleBasedStateMachine):
         self.stolen.add(shard_id)
 
     @precondition(lambda self: self.store.to_begin())
-    @rule(data=st.data(), lineage_stored=st.booleans())
-    def another_consumer_begins_a_shard(self, data: st.DataObject, *, lineage_stored: bool) -> None:
+    @rule(data=st.data())
+    def another_consumer_begins_a_shard(self, data: st.DataObject) -> None:
         """It had a newer list than ours may be."""
         shard_id = data.draw(st.sampled_from(self.store.to_begin()))
-        self.store.begin(shard_id, lineage_stored=lineage_stored)
+        self.store.begin(shard_id)
 
     @precondition(lambda self: self.stolen)
     @rule()

@@ -120,10 +120,10 @@ class Store:
     def load(self) -> Mapping[str, Checkpoint]:
         return {shard_id: Checkpoint.decode(stored) for shard_id, stored in self._encoded.items()}
 
-    def open(self, *, lineage_stored: bool) -> None:
-        """Store every shard, as the first start does, with its parents or as version 1 did."""
+    def open(self) -> None:
+        """Store every shard, as the first start does."""
         for shard_id, shard in self._stream.shards.items():
-            parents = shard.shard.parents if lineage_stored else None
+            parents = shard.shard.parents
             self._encoded[shard_id] = Checkpoint(start=Position.trim_horizon(), parents=parents).encode()
 
     def to_begin(self) -> list[str]:
@@ -135,9 +135,9 @@ class Store:
             if shard_id not in self._encoded and over.issuperset(shard.shard.parents)
         ]
 
-    def begin(self, shard_id: str, *, lineage_stored: bool) -> None:
+    def begin(self, shard_id: str) -> None:
         """Store a shard, as another consumer does, who releases it again."""
-        parents = self._stream.shards[shard_id].shard.parents if lineage_stored else None
+        parents = self._stream.shards[shard_id].shard.parents
         self.acquire(shard_id, Checkpoint(start=Position.trim_horizon(), parents=parents))
 
     def acquire(self, shard_id: str, fresh: Checkpoint) -> Checkpoint:

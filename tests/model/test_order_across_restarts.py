@@ -27,9 +27,7 @@ EXAMPLES = 100
 
 
 def begun(shell: ShellModel, order: Order, keys: list[str | None]) -> None:
-    shell.begin(
-        order=order, limit=2, shards=1, splits=0, lineage_stored=True, behind=0, max_spared_seconds=0.0
-    )
+    shell.begin(order=order, limit=2, shards=1, splits=0, behind=0, max_spared_seconds=0.0)
     for key in keys:
         shell.stream.put("shard-0", key, poison=False)
 

@@ -113,7 +113,8 @@ class SliceShell(ShellModel):
     @rule(most=st.integers(0, 6))
     def plan_a_few(self, most: int) -> None:
         """Plan within a rate."""
-        self.send(self.manager.plan(self.now, self.held, most=most), min(self.allowed, most))
+        allowed = min(self.allowed, most)
+        self.send(self.manager.plan(self.now, self.held, most=most), allowed)
 
     @property
     def allowed(self) -> float:

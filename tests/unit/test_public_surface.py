@@ -61,8 +61,8 @@ BREAKING = {
     "a setting is renamed": ("    retry_backoff_cap_seconds = ", "    retry_cap_seconds = "),
     "an option of Spark is removed": ("    maxArrivalSkew: ...\n", ""),
     "an option of a command is removed": (
-        "def kinesis_spout_health(*, file = ..., ",
-        "def kinesis_spout_health(*, ",
+        "def kinesis_spout_health(*, http, json = ..., ",
+        "def kinesis_spout_health(*, http, ",
     ),
     "a command is renamed": ("def kinesis_spout_members_drain", "def kinesis_spout_members_empty"),
     "an exit code is removed": ("    code_5: ...\n", ""),

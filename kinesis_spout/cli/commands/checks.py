@@ -1,6 +1,5 @@
 """``kinesis-spout doctor`` checks what is needed; ``health`` asks whether a spout is alive."""
 
-from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -8,8 +7,7 @@ import typer
 from kinesis_spout.cli.output import note, print_json, print_labelled, spelled
 from kinesis_spout.cli.shared_options import Json, configured
 from kinesis_spout.operations.doctor import Finding, examine, is_healthy
-from kinesis_spout.operations.errors import WrongArguments
-from kinesis_spout.operations.watch.health import ask, look_at
+from kinesis_spout.operations.watch.health import ask
 from kinesis_spout.operations.world import UNNAMED
 from kinesis_spout.settings import SpoutConfig
 
@@ -46,34 +44,21 @@ def print_finding(finding: Finding) -> None:
 def health(
     *,
     http: Annotated[
-        str | None, typer.Option(metavar="HOST:PORT", help="Where the spout answers: its setting `http`.")
-    ] = None,
-    file: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="The file that the spout touches: its setting `health_file`."),
-    ] = None,
+        str, typer.Option(metavar="HOST:PORT", help="Where the spout answers: its setting `http`.")
+    ],
     ready: Annotated[
         bool, typer.Option("--ready", help="Ask whether records move, not only whether the spout is alive.")
     ] = False,
-    max_age: Annotated[float, typer.Option(help="The most seconds since the file was touched.")] = 10.0,
     timeout: Annotated[float, typer.Option(help="The most seconds to wait for an answer.")] = 5.0,
     json: Json = False,
 ) -> None:
     """Ask a spout on this machine whether it is alive, or ready.
 
-    Use it for Kubernetes' exec probes, and where HTTP probes are not possible. Alive means that its process can
-    go on by itself, whatever ZooKeeper and Kinesis do. Ready means that records move. It exits with 1 and the
-    reasons if not.
+    Use it for Kubernetes' exec probes, where only the pod can reach the address. Alive means that its process
+    can go on by itself, whatever ZooKeeper and Kinesis do. Ready means that records move. It exits with 1 and
+    the reasons if not.
     """
-    if (http is None) == (file is None):
-        raise WrongArguments("expected --http or --file, got " + ("neither" if http is None else "both"))
-    if http is not None:
-        view = ask(http, ready=ready, timeout_seconds=timeout)
-    elif ready:
-        raise WrongArguments("--ready: expected --http with it: a file says only that the spout is alive")
-    else:
-        assert file is not None
-        view = look_at(file, max_age_seconds=max_age)
+    view = ask(http, ready=ready, timeout_seconds=timeout)
     if json:
         print_json(view.document())
     elif view.is_good:

@@ -6,7 +6,6 @@ from collections.abc import Callable
 from enum import Enum
 from typing import TYPE_CHECKING, Annotated
 
-import msgspec
 import typer
 
 from kinesis_spout.cli.failures import INTERRUPTED
@@ -83,11 +82,7 @@ def run(
     ] = "raw",
     master: Master = None,
     py_files: PyFiles = None,
-    until_caught_up: Annotated[
-        bool, typer.Option("--until-caught-up", help="End when all that is in the stream now is finished.")
-    ] = False,
     fail_on_dead_letters: FailOnDeadLetters = False,
-    per_shard: Annotated[bool, typer.Option("--per-shard", help="Show each shard's progress too.")] = False,
     json: JsonLines = False,
     no_progress: NoProgress = False,
     spark_log: SparkLog = False,
@@ -96,7 +91,7 @@ def run(
     """Call a handler for every record, on Spark.
 
     A handler that returns acks its record. One that raises fails it: the record is retried, and in the end
-    dead-lettered. The run ends at Ctrl-C or SIGTERM, or by itself with --until or --until-caught-up; the next
+    dead-lettered. The run ends at Ctrl-C or SIGTERM, or by itself with --until; the next
     run continues there.
 
     A stop finishes the records in flight, stores the progress, and exits with 130 after Ctrl-C, with 0 after
@@ -128,8 +123,6 @@ def run(
         resolve(scheme)  # refused now, rather than when Spark has started
     except InvalidConfig as error:
         raise WrongArguments(f"--{error}") from error
-    if until_caught_up and config.max_spared_seconds is None:
-        config = msgspec.structs.replace(config, max_spared_seconds=0.0)  # as with `until`
     files = existing(py_files or ())
     check_ready(ctx.obj, config)
     query, stopped_by = run_query(
@@ -137,13 +130,11 @@ def run(
         QuerySnapshots,
         spark=running_spark(config.app, master, files, spark_log=spark_log),
         view=open_view(
-            goal=Goal.of([config], until_caught_up=until_caught_up),
+            goal=Goal.of([config]),
             json=json,
             progress=not no_progress,
-            detailed=per_shard,
             log_level=log_level,
         ),
-        until_caught_up=until_caught_up,
         ends_by_itself=config.until is not None,
     )
     if query is not None:

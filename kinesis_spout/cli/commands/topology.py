@@ -1,10 +1,7 @@
 """``kinesis-spout topology``: explains, draws and runs topologies."""
 
-import json as json_text
 import signal
-from collections.abc import Collection, Mapping
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
@@ -27,16 +24,11 @@ from kinesis_spout.cli.runs.spark_session import (
 from kinesis_spout.cli.runs.users_code import Named, find_topology
 from kinesis_spout.cli.shared_options import Json
 from kinesis_spout.model.errors import InvalidConfig
-from kinesis_spout.operations.errors import NotFound, WrongArguments
 from kinesis_spout.operations.world import check_ready
 from kinesis_spout.settings import SpoutConfig
 
 if TYPE_CHECKING:
     from kinesis_spout.storm import Topology
-    from kinesis_spout.storm.running.counts import ComponentCounts
-
-_LOOKED_AT_BYTES: Final = 1 << 20
-"""The part of a file of progress that is read, at its end; a line is a few kilobytes long."""
 
 topology: Final = typer.Typer(
     help="Explain, draw and run topologies of spouts and bolts.",
@@ -70,37 +62,12 @@ def explain(name: Named, *, json: Json = False) -> None:
 
 
 @topology.command()
-def show(
-    name: Named,
-    *,
-    output: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="Write it there; else on standard output.", show_default=False),
-    ] = None,
-    progress: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE",
-            help="What `topology run --json` has printed: its newest counts are shown.",
-            show_default=False,
-        ),
-    ] = None,
-) -> None:
+def show(name: Named) -> None:
     """Draw a topology as a Mermaid flowchart.
 
-    With --progress the chart also has the tuples that each component executed, emitted, acked and failed.
+    In Python `mermaid()` of a running query has what each component did, too.
     """
-    found = find_topology(name)
-    counts = None if progress is None else _newest_counts(progress, found.graph.order)
-    picture = found.mermaid(counts)
-    if output is None:
-        typer.echo(picture, nl=False)
-        return
-    try:
-        output.write_text(picture, encoding="utf-8")
-    except OSError as error:
-        raise WrongArguments(f"--output: expected a file that can be written, got {error}") from error
-    note(f"wrote {output}")
+    typer.echo(find_topology(name).mermaid(), nl=False)
 
 
 @topology.command()
@@ -113,9 +80,6 @@ def run(
         str | None, typer.Option(help="The query's name; the topology's unless given.", show_default=False)
     ] = None,
     py_files: PyFiles = None,
-    until_caught_up: Annotated[
-        bool, typer.Option("--until-caught-up", help="End when all that is in the streams now is finished.")
-    ] = False,
     fail_on_dead_letters: FailOnDeadLetters = False,
     json: JsonLines = False,
     no_progress: NoProgress = False,
@@ -127,11 +91,11 @@ def run(
     A record is acked when its whole tree of tuples is. A tuple that fails or times out fails its record: the
     record is retried, and in the end dead-lettered. On a cluster, send the module with --py-files.
 
-    The run ends at Ctrl-C or SIGTERM. A stop finishes the records in flight, stores the progress, and exits
-    with 130 after Ctrl-C, with 0 after SIGTERM. A second Ctrl-C does not wait.
+    The run ends at Ctrl-C or SIGTERM, or by itself where all its spouts have the setting `until`. A stop
+    finishes the records in flight, stores the progress, and exits with 130 after Ctrl-C, with 0 after SIGTERM.
+    A second Ctrl-C does not wait.
 
-    Next: `kinesis-spout topology show MODULE:BUILDER --progress FILE` draws the counts that --json printed;
-    `kinesis-spout shards` and `kinesis-spout dead-letters list` for each spout.
+    Next: `kinesis-spout shards` and `kinesis-spout dead-letters list` for each spout.
     """
     from kinesis_spout.storm.spark.start import check_runnable  # noqa: PLC0415 - slow to import
 
@@ -144,18 +108,18 @@ def run(
     configs = _configs(found)
     for config in configs.values():
         check_ready(ctx.obj, config)
+    goal = Goal.of(list(configs.values()))
     query, stopped_by = run_query(
         lambda spark: found.run(spark, name=name),
         TopologySnapshots,
         spark=running_spark(name or found.name, master, files, spark_log=spark_log),
         view=open_view(
-            goal=Goal.of(list(configs.values()), until_caught_up=until_caught_up),
+            goal=goal,
             json=json,
             progress=not no_progress,
-            detailed=True,
             log_level=log_level,
         ),
-        until_caught_up=until_caught_up,
+        ends_by_itself=goal is not None,
     )
     spouts = {} if query is None else query.spouts
     tell_dead_letters(
@@ -174,45 +138,3 @@ def _configs(topology: "Topology") -> dict[str, SpoutConfig]:
         for spout in topology.graph.spouts
         if isinstance(spout.made_of, KinesisSpout)
     }
-
-
-def _newest_counts(path: Path, components: Collection[str]) -> Mapping[str, "ComponentCounts"]:
-    from kinesis_spout.storm.running.counts import ComponentCounts  # noqa: PLC0415 - PySpark is slow
-
-    for line in reversed(_last_lines(path)):
-        try:
-            progress: Any = json_text.loads(line)
-            if not isinstance(progress, dict) or "components" not in progress:
-                continue
-            counts = {name: ComponentCounts.from_told(told) for name, told in progress["components"].items()}
-        except (ValueError, TypeError, AttributeError) as error:
-            raise WrongArguments(
-                f"--progress: expected lines that `topology run --json` has printed, got {path}: {error}"
-            ) from error
-        _check_topology(path, counts, components)
-        return counts
-    raise NotFound(
-        f"{path}: no progress is in it yet; `kinesis-spout topology run --json MODULE:BUILDER > {path}` adds a "
-        "line each second"
-    )
-
-
-def _check_topology(path: Path, counts: Collection[str], components: Collection[str]) -> None:
-    others = [name for name in counts if name not in components]
-    if others:
-        raise WrongArguments(
-            f"--progress: expected the progress of this topology ({', '.join(components)}), got {path}, which has "
-            f"{', '.join(others)}"
-        )
-
-
-def _last_lines(path: Path) -> list[bytes]:
-    """The whole lines at the end of the file; the last one can be half written."""
-    try:
-        with path.open("rb") as file:
-            size = file.seek(0, 2)
-            file.seek(max(0, size - _LOOKED_AT_BYTES))
-            lines = file.read().split(b"\n")
-    except OSError as error:
-        raise WrongArguments(f"--progress: expected a file that can be read, got {error}") from error
-    return lines[1 if size > _LOOKED_AT_BYTES else 0 : -1]

@@ -2,12 +2,9 @@
 
 import math
 import signal
-import threading
 import time
 from collections.abc import Callable, Iterable
-from concurrent.futures import Future
 from contextlib import AbstractContextManager
-from dataclasses import replace
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from kinesis_spout.cli.failures import DeadLettered, PausedTooLong, SparkFailed
@@ -31,7 +28,7 @@ _LOOK_SECONDS: Final = 0.1
 _REFRESH_SECONDS: Final = 1.0
 _STOPPING_AT_START: Final = b"stopping when the start is done; a second Ctrl-C does not wait\n"
 _LONGEST_PAUSE_SECONDS: Final = 120.0
-"""A run that should end when it has caught up gives up after being slowed for so long."""
+"""A run that should end by itself gives up after being slowed for so long."""
 
 
 def run_query(
@@ -40,17 +37,15 @@ def run_query(
     *,
     spark: AbstractContextManager["SparkSession"],
     view: AbstractContextManager[View],
-    until_caught_up: bool,
-    ends_by_itself: bool = False,
+    ends_by_itself: bool,
 ) -> tuple[Q | None, signal.Signals | None]:
-    """Start Spark and a query, show its progress until it ends, is caught up, or a signal comes; then stop both.
+    """Start Spark and a query, show its progress until it ends or a signal comes; then stop both.
 
     Args:
         start: starts the query.
         reading: takes a snapshot of it, each second, and once when it has ended.
         spark: starts Spark, and stops it.
         view: where it is shown.
-        until_caught_up: whether it ends when all that is in the stream at the beginning is finished.
         ends_by_itself: whether the query has an `until`.
 
     Gives the query, None if a signal came before it; and that signal, or the one that stopped it. Raises what
@@ -64,14 +59,7 @@ def run_query(
         if stop.signal is None:
             query = start(session)
             stop.text = b""  # the view shows it
-            _follow(
-                query,
-                stop,
-                shown,
-                reading(query).take,
-                until_caught_up=until_caught_up,
-                ends_by_itself=ends_by_itself,
-            )
+            _follow(query, stop, shown, reading(query).take, ends_by_itself=ends_by_itself)
     return query, stop.signal
 
 
@@ -81,15 +69,13 @@ def _follow(
     view: View,
     take: "Callable[[str], Snapshot]",
     *,
-    until_caught_up: bool,
     ends_by_itself: bool,
 ) -> None:
-    caught_up = _in_background(query.processAllAvailable) if until_caught_up else Future()
     show_at, give_up_at, given_up_for = 0.0, math.inf, None
     try:
-        while query.isActive and not caught_up.done():
+        while query.isActive:
             trouble, now = query.trouble, time.monotonic()
-            if trouble is None or not trouble.slowed or not (until_caught_up or ends_by_itself):
+            if trouble is None or not trouble.slowed or not ends_by_itself:
                 give_up_at = math.inf
             else:
                 give_up_at = min(give_up_at, now + _LONGEST_PAUSE_SECONDS)
@@ -104,8 +90,7 @@ def _follow(
                 break
     finally:
         _stop_query(query)
-    last = take("stopped" if query.exception() is None else "failed")
-    view.show(replace(last, is_done=True) if caught_up.done() else last)
+    view.show(take("stopped" if query.exception() is None else "failed"))
     _raise_what_ended(query, given_up_for)
 
 
@@ -148,19 +133,3 @@ def _stop_query(query: "SpoutQuery | TopologyQuery") -> None:
     except KinesisSpoutError:
         if query.exception() is None:  # else that is the error to show, and this one its consequence
             raise
-
-
-def _in_background(work: Callable[[], None]) -> "Future[None]":
-    """Do it on a thread that is never waited for, not even when a second Ctrl-C ends the process."""
-    done: Future[None] = Future()
-
-    def do() -> None:
-        try:
-            work()
-        except Exception as error:  # noqa: BLE001 - what ended the query; its exception() tells it too
-            done.set_exception(error)
-        else:
-            done.set_result(None)
-
-    threading.Thread(target=do, name="kinesis-spout-caught-up", daemon=True).start()
-    return done

@@ -12,7 +12,7 @@ from typing import Final, Literal, Protocol, Self, TextIO
 
 import typer
 
-from kinesis_spout.cli.output import note, plain_lines, printable, spelled
+from kinesis_spout.cli.output import note, printable, spelled
 from kinesis_spout.cli.runs.snapshot import Snapshot
 from kinesis_spout.model.logs import FirstFailure
 from kinesis_spout.processes.worker_log import LINE_FORMAT, LINE_TIME_FORMAT
@@ -48,10 +48,8 @@ class Goal:
     _reached: float | None = None
 
     @classmethod
-    def of(cls, configs: Sequence[SpoutConfig], *, until_caught_up: bool) -> Self | None:
+    def of(cls, configs: Sequence[SpoutConfig]) -> Self | None:
         """The goal of a run; None if it has none, or not all of its spouts have."""
-        if until_caught_up:
-            return cls("all that was there", time.time())
         ends = [config.run_end for config in configs]
         if not ends or None in ends:
             return None
@@ -100,43 +98,39 @@ def open_view(
     goal: Goal | None = None,
     json: bool = False,
     progress: bool = True,
-    detailed: bool,
     log_level: LogLevel = "warning",
 ) -> Iterator[View]:
     """Choose what is shown, with the log, on standard error; with ``json`` that is on standard output.
 
-    ``goal``: for the bar. ``progress``: without, a line only when the state changes. ``detailed``: the details as
-    well, for ``run`` each shard. ``log_level``: the least that is shown of our own log; of others' it is always
-    warnings.
+    ``goal``: for the bar. ``progress``: without, a line only when the state changes. ``log_level``: the least that
+    is shown of our own log; of others' it is always warnings.
     """
     if json:
         output = sys.stdout
         # Output of a handler on the driver must not come between the lines.
         with _logging_to(logging.StreamHandler(), log_level), contextlib.redirect_stdout(sys.stderr):
-            yield _JsonLines(output, detailed=detailed)
+            yield _JsonLines(output)
     else:
         with _logging_to(logging.StreamHandler(), log_level):
             if progress and sys.stderr.isatty():
                 note("starting Spark")
-            yield _PlainLines(_PLAIN_SECONDS if progress else math.inf, goal, detailed=detailed)
+            yield _PlainLines(_PLAIN_SECONDS if progress else math.inf, goal)
 
 
 class _JsonLines:
-    def __init__(self, output: TextIO, *, detailed: bool) -> None:
+    def __init__(self, output: TextIO) -> None:
         self._output = output
-        self._detailed = detailed
 
     def show(self, snapshot: Snapshot) -> None:
-        typer.echo(json_text.dumps(snapshot.document(detailed=self._detailed)), file=self._output)
+        typer.echo(json_text.dumps(snapshot.document()), file=self._output)
 
 
 class _PlainLines:
     """Mutable: a line is due now and then, and when the state changes."""
 
-    def __init__(self, seconds: float, goal: Goal | None, *, detailed: bool) -> None:
+    def __init__(self, seconds: float, goal: Goal | None) -> None:
         self._seconds = seconds
         self._goal = goal
-        self._detailed = detailed
         self._state = ""
         self._due = 0.0
 
@@ -148,9 +142,8 @@ class _PlainLines:
         self._state, self._due = snapshot.state, now + self._seconds
         bar = "" if self._goal is None else f"  {_bar(reached)} until {self._goal.name}"
         note(snapshot.line() + bar)
-        if self._detailed:
-            lines = ["  " + line for line in plain_lines(*snapshot.details())]
-            typer.echo("\n".join(lines), err=True)
+        for line in snapshot.details():
+            typer.echo(line, err=True)
 
 
 def _bar(reached: float | None) -> str:

@@ -1,13 +1,13 @@
 """One moment of a run: what is shown of a query, or of a topology and its components."""
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 from datetime import UTC, datetime
 from functools import reduce
 from typing import TYPE_CHECKING, Any, Final
 
-from kinesis_spout.cli.output import duration
+from kinesis_spout.cli.output import duration, plain_lines
 from kinesis_spout.consumer.counters import Counters
 from kinesis_spout.consumer.trouble_reports import trouble_text
 from shard_state import ShardStatus
@@ -17,9 +17,6 @@ if TYPE_CHECKING:
     from kinesis_spout.storm.running.counts import ComponentCounts
     from kinesis_spout.storm.spark.topology_query import TopologyQuery
 
-Table = tuple[Sequence[str], list[list[str]]]
-
-_SHARD_HEADINGS: Final = ("shard", "phase", "checkpoint", "in flight", "waiting", "exhausted", "holes")
 _COMPONENT_HEADINGS: Final = ("component", "executed", "emitted", "acked", "failed", "timed out", "latency")
 _OUTCOMES: Final = ("delivered", "acked", "retried", "dead_lettered")
 _OTHER_COUNTERS: Final = (
@@ -60,9 +57,7 @@ class Snapshot:
     def lag_text(self) -> str:
         return "?" if self.lag_millis is None else duration(self.lag_millis)
 
-    def document(self, *, detailed: bool) -> dict[str, Any]:
-        from kinesis_spout.monitoring.status import shard_document  # noqa: PLC0415 - --help does not wait for it
-
+    def document(self) -> dict[str, Any]:
         return {
             "state": self.state,
             **{name: getattr(self.counters, name) for name in _OUTCOMES},
@@ -72,7 +67,6 @@ class Snapshot:
             "last_error": self.last_error,
             "paused": self.paused,
             "members": dict(self.assigned),
-            "shards": [shard_document(shard) for shard in self.shards] if detailed else None,
             "timestamp": datetime.now(UTC).isoformat(timespec="milliseconds"),
         }
 
@@ -98,8 +92,9 @@ class Snapshot:
             f"lag {self.lag_text}  {self.records_per_second:,.0f} records/s"
         )
 
-    def details(self) -> Table:
-        return _SHARD_HEADINGS, [_shard_cells(shard) for shard in self.shards]
+    def details(self) -> list[str]:
+        """Lines that follow."""
+        return []
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,17 +105,16 @@ class TopologySnapshot(Snapshot):
     """Those of your own come last."""
     components: "Mapping[str, ComponentCounts]"
 
-    def document(self, *, detailed: bool) -> dict[str, Any]:
-        document = Snapshot.document(self, detailed=False)
-        del document["shards"]
-        document["spouts"] = {name: each.document(detailed=detailed) for name, each in self.spouts.items()}
+    def document(self) -> dict[str, Any]:
+        document = Snapshot.document(self)
+        document["spouts"] = {name: each.document() for name, each in self.spouts.items()}
         document["components"] = {name: counts.told() for name, counts in self.components.items()}
         return document
 
-    def details(self) -> Table:
+    def details(self) -> list[str]:
         from kinesis_spout.storm.picture import latency_text  # noqa: PLC0415 - slow to import
 
-        return _COMPONENT_HEADINGS, [
+        rows = [
             [
                 name,
                 "-" if name in self.spouts else f"{counts.executed:,}",
@@ -132,6 +126,7 @@ class TopologySnapshot(Snapshot):
             ]
             for name, counts in self.components.items()
         ]
+        return ["  " + line for line in plain_lines(_COMPONENT_HEADINGS, rows)]
 
 
 class QuerySnapshots:
@@ -185,15 +180,3 @@ class TopologySnapshots:
 
 def _added(one: Mapping[str, int], other: Mapping[str, int]) -> dict[str, int]:
     return {name: one.get(name, 0) + other.get(name, 0) for name in (*one, *other)}
-
-
-def _shard_cells(shard: ShardStatus) -> list[str]:
-    return [
-        shard.shard_id,
-        shard.phase.name.lower().replace("_", " "),
-        "-" if shard.checkpoint is None else str(shard.checkpoint),
-        str(shard.in_flight),
-        str(shard.waiting),
-        str(shard.exhausted),
-        str(shard.holes),
-    ]

@@ -13,7 +13,7 @@ from typing import Final
 
 from kinesis_spout.kinesis.read.read_settings import MAX_RECORDS
 from kinesis_spout.model.errors import DataLoss
-from shard_state import Position, PositionType, SequenceNumber
+from shard_state import Position, SequenceNumber
 
 CLOCK_SKEW_SECONDS: Final = 300.0
 """The most that a clock can be ahead of the service: AWS refuses signatures made later than that."""
@@ -24,16 +24,15 @@ _UNCERTAIN_SECONDS: Final = 2 * CLOCK_SKEW_SECONDS
 
 
 def nothing_promised_is_lost(position: Position, now: float) -> bool:
-    """Return whether a shard that is gone had nothing that was to be read from a position.
+    """Return whether nothing is lost with a shard that is gone, which was to be read from a position.
 
     ``now`` is in seconds since the epoch. Retention takes a shard when all its records are too old: those that
     arrived lately are not among them.
     """
-    if position.sequence_number is not None:
+    since = position.timestamp if position.since is None else position.since
+    if position.sequence_number is not None or since is None:
         return False
-    if position.since is None:
-        return position.type is PositionType.TRIM_HORIZON
-    return now - position.since + _UNCERTAIN_SECONDS < _LEAST_RETENTION_SECONDS
+    return now - since + _UNCERTAIN_SECONDS < _LEAST_RETENTION_SECONDS
 
 
 class Continuity:

@@ -33,7 +33,7 @@ def lose_shard(
     fail: bool,
     cause: KinesisSpoutError | None = None,
 ) -> int:
-    """Tell of a shard that is gone, though it was to be read on from a position. Returns the losses, 0 or 1.
+    """Report a shard that is gone before it was read to its end. Returns the losses, 0 or 1.
 
     ``now`` is in seconds since the epoch.
 

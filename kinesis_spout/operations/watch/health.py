@@ -1,16 +1,14 @@
 """Asks what runs on this machine whether it is alive, or ready: what an exec probe does."""
 
-import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from http import HTTPStatus
 from http.client import HTTPException
-from pathlib import Path
 from typing import Any
 
 import msgspec
 
-from kinesis_spout.operations.errors import NotFound, WrongArguments
+from kinesis_spout.operations.errors import NotFound
 from kinesis_spout.operations.watch.live_status import answer_of
 
 
@@ -20,7 +18,7 @@ class HealthView:
 
     is_good: bool
     asked: str
-    """The address, or the file."""
+    """The address."""
     reasons: tuple[str, ...] = ()
     answer: Mapping[str, Any] | None = None
     """The document of ``/readyz``."""
@@ -66,23 +64,3 @@ def ask(address: str, *, ready: bool, timeout_seconds: float) -> HealthView:
 def _text(reason: Mapping[str, str | None]) -> str:
     shard = f" {reason['shard_id']}" if reason["shard_id"] else ""
     return f"{reason['app']} on {reason['stream']}{shard}: {reason['reason']}"
-
-
-def look_at(file: Path, *, max_age_seconds: float) -> HealthView:
-    """Look whether a spout has touched its ``health_file`` lately.
-
-    Raises:
-        WrongArguments: the age is no positive number.
-    """
-    if not max_age_seconds > 0:
-        raise WrongArguments(f"max-age: expected more than 0 seconds, got {max_age_seconds:g}")
-    try:
-        age = time.time() - file.stat().st_mtime
-    except OSError as error:
-        return HealthView(
-            is_good=False, asked=str(file), reasons=(f"{file} cannot be read: {error.strerror}",)
-        )
-    if age <= max_age_seconds:
-        return HealthView(is_good=True, asked=str(file))
-    reason = f"expected {file} touched within {max_age_seconds:g} s, it was {age:.0f} s ago"
-    return HealthView(is_good=False, asked=str(file), reasons=(reason,))

@@ -192,7 +192,7 @@ class Observation:
         if listed is None:  # the stream does not answer: what is stored is all that is known of it
             stored, _, _ = progress.read_shards()
             listed = [
-                Shard(shard_id=shard_id, parents=(checkpoint and checkpoint.parents) or ())
+                Shard(shard_id=shard_id, parents=checkpoint.parents if checkpoint else ())
                 for shard_id, checkpoint in stored.items()
             ]
             views = [replace(view, hash_range=None) for view in describe(listed, progress, group)]

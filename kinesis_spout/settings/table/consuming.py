@@ -200,7 +200,7 @@ RETRIES: Final = under(
     setting("message_timeout_seconds", seconds(above=0), 300.0, or_none=True,
         doc="How long a record may go without ack or fail before it counts as failed; none: for ever. "
             "Longer than your slowest handler."),
-    setting("max_spared_seconds", seconds(0), None, unset="600, with `until` and `run --until-caught-up` 0",
+    setting("max_spared_seconds", seconds(0), None, unset="600, with `until` 0",
         doc="How long no record is given up, and deliveries slow down, while nearly all fail alike, so that the "
             "handler seems to be at fault. 0: each failure counts."),
 )  # fmt: skip
@@ -246,8 +246,6 @@ MONITORING: Final = under(
     setting("http", _ADDRESS, None, has_argument=True, unset="nowhere",
         doc="Where to answer /livez, /readyz, /metrics and /status over HTTP, for probes and monitors. "
             "Spouts of one process may share an address."),
-    setting("health_file", text("the path of a file"), None,
-        doc="A file that the spout touches each second while it is alive, for probes without HTTP."),
     setting("stalled_after_seconds", seconds(above=0), 8.0,
         doc="How long a shard may have records to deliver and deliver or finish none before the spout is "
             "not ready. Longer than your handler's slowest call; a full micro-batch has its own time."),

@@ -15,7 +15,7 @@ from kinesis_spout.consumer.open_ports import client_settings, read_settings
 from kinesis_spout.consumer.ports import Companion, Ports, StreamsPorts
 from kinesis_spout.consumer.stream_set import StreamSet
 from kinesis_spout.model.errors import KinesisSpoutError, StreamNotFound
-from kinesis_spout.monitoring.doors import Monitored, monitored
+from kinesis_spout.monitoring.doors import Monitored
 from kinesis_spout.settings import SpoutConfig
 from kinesis_spout.spark.driver.batch_progress import totals_of
 from kinesis_spout.spark.driver.batch_slots import BatchSlots
@@ -280,7 +280,7 @@ def start_query(
 
     streams = StreamSet(config, ports, open_one)
     try:
-        query = SpoutQuery(config, streams, name or config.app, monitored=monitored(config))
+        query = SpoutQuery(config, streams, name or config.app, monitored=Monitored(config.http))
     except BaseException:
         streams.close()
         raise

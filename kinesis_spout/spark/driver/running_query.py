@@ -36,8 +36,9 @@ def await_termination(query: "StreamingQuery", stop_timeout_seconds: float = 30.
         while not query.awaitTermination(_LOOK_SECONDS):  # type: ignore[arg-type] # it takes fractions, too
             if stop.signal is not None:
                 _await_batch_end(query, monotonic() + stop_timeout_seconds)
-                query.stop()
-                return
+                if query.isActive:
+                    query.stop()
+                    return
 
 
 def _await_batch_end(query: "StreamingQuery", until: float) -> None:

@@ -138,8 +138,6 @@ class Settling:
             throttled_to=result.cursor.throttled_to,
         )
         shard.slice_read(result, pacing.ready_at)
-        if result.trimmed:
-            self._consumer.shard_trimmed(result.plan.shard_id)
         if result.error is None or result.bytes_read:
             self._consumer.read_errors.worked(result.plan.shard_id)
         if result.error is not None:

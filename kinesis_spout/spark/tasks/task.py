@@ -18,7 +18,6 @@ from typing import Self
 
 from kinesis_spout.kinesis import KinesisClientSettings, PollingShardGetter, ReadSettings, ShardGetters
 from kinesis_spout.kinesis.read.polled_getter import Cursor
-from kinesis_spout.kinesis.retry_policy import Action, reaction_to
 from kinesis_spout.model.errors import KinesisError
 from kinesis_spout.model.record import Record
 from kinesis_spout.ports import Page
@@ -161,7 +160,6 @@ class _Read:
         """The unreached records of the page handled last."""
         self._left: tuple[Record, ...] = ()
         self._millis_behind: int | None = None
-        self._trimmed = False
         self._error: KinesisError | None = None
 
     def fetch(self) -> Page:
@@ -177,10 +175,7 @@ class _Read:
         try:
             page = done.result()
         except KinesisError as error:
-            if reaction_to(error).action is Action.END_SHARD:
-                self._trimmed = self._at_end = True
-            else:
-                self._error = error
+            self._error = error
             return None
         self._count(page)
         if page.since is not None:
@@ -256,7 +251,6 @@ class _Read:
                 records_outside_shard=self._records_outside_shard,
                 data_losses=self._data_losses,
                 reached=self._reached,
-                trimmed=self._trimmed,
                 error=self._error,
                 left=self._left,
             )

@@ -84,8 +84,6 @@ class WorkResult:
     data_losses: int = 0
     reached: tuple[SequenceNumber | None, float] | None = None
     """The last record of the last page that was handled, None if it had none, and that page's ``since``."""
-    trimmed: bool = False
-    """The shard does not exist any more; what was unread of it is lost."""
     left: tuple[Record, ...] = ()
     """Records after the last one dealt with: fetched, without time to handle them."""
     suspects: int = 0

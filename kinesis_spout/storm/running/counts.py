@@ -117,23 +117,6 @@ class ComponentCounts:
             completing_seconds=acked * seconds,
         )
 
-    @classmethod
-    def from_told(cls, told: Mapping[str, Any]) -> Self:
-        """Read what ``told`` gave, perhaps in another process; a missing count is 0.
-
-        ValueError, TypeError, AttributeError: it is something else.
-        """
-        latency_ms, complete_ms = told.get("executeLatencyMs", 0.0), told.get("completeLatencyMs", 0.0)
-        return cls(
-            **{name: int(told.get(word, 0)) for name, word in _WORDS.items()},
-            completed=int(complete_ms > 0),
-            completing_seconds=complete_ms / 1000,
-            sampled=int(latency_ms > 0),
-            sampled_seconds=latency_ms / 1000,
-            last_error=told.get("lastError", ""),
-            metrics={name: ComponentMetric(**metric) for name, metric in told.get("metrics", {}).items()},
-        )
-
     def add(self, other: Self) -> None:
         for each in fields(self):
             if each.name not in _NO_SUMS:

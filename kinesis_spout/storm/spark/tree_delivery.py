@@ -304,5 +304,5 @@ def _cut(result: WorkResult, failures: Sequence[UnackedRecord], expired_at: Sequ
         unfinished=unfinished,
         cursor=cursor,
         left=(),
-        trimmed=False,
+        error=None,  # it comes again, behind those records
     )

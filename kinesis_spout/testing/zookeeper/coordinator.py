@@ -69,8 +69,7 @@ class InMemoryCoordinator:
             node = zookeeper.shards.get(shard_id)
             stored = None if node is None else zookeeper.decode(shard_id)
             parents = [
-                zookeeper.decode(parent) if parent in zookeeper.shards else None
-                for parent in fresh.parents or ()
+                zookeeper.decode(parent) if parent in zookeeper.shards else None for parent in fresh.parents
             ]
             acquired = next_ownership(stored, fresh, parents)
             if zookeeper.next_fault() is StoreFault.ANSWER_LOST:

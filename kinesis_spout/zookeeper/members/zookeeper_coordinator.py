@@ -222,8 +222,8 @@ class ZooKeeperCoordinator:
         asked = self._store.ask_for_mark()
         stored = self._store.read_shard(shard_id)
         mark_version = self._store.mark_version(asked)
-        named = fresh.parents if stored is None else None
-        parents = [(self._store.read_shard(parent) or (None,))[0] for parent in named or ()]
+        named = fresh.parents if stored is None else ()
+        parents = [(self._store.read_shard(parent) or (None,))[0] for parent in named]
         acquired = next_ownership(None if stored is None else stored[0], fresh, parents)
         transaction = self._client.transaction()
         transaction.check(self._paths.member(self.member), -1)

@@ -3,9 +3,6 @@
 It is written last when an application starts for the first time. So its presence shows that every shard of
 the first start has its checkpoint, and that LATEST was resolved (invariant 9). It is written again only when
 a deployment begins again; it names those that did, so that each does it once.
-
-Version 2 is for a start at which some shards have their own positions. Older releases refuse it, because they
-would begin these shards at the wrong place. Any other start is stored as version 1, which they read.
 """
 
 import json
@@ -20,7 +17,7 @@ from kinesis_spout.model.errors import CheckpointUnreadable, InvalidConfig, Prog
 from kinesis_spout.ports import is_same_creation
 from shard_state import PositionType, Shard, StartPositions
 
-VERSION: Final = 2
+VERSION: Final = 1
 
 MAX_DEPLOYMENTS: Final = 50
 """The number of deployments that began again and are remembered, the newest."""
@@ -62,7 +59,7 @@ class Application:
 
     def encode(self) -> bytes:
         document: dict[str, Any] = {
-            "version": VERSION if self.start.shards else 1,
+            "version": VERSION,
             "stream_created": self.stream_created,
             **({"stream_arn": self.stream_arn} if self.stream_arn else {}),
             "start": self.start.default.as_document(),
@@ -76,10 +73,10 @@ class Application:
 
     @classmethod
     def decode(cls, stored: bytes, path: str) -> "Application":
-        expected = f"{path}: expected the mark of a begun application, version {VERSION} at most"
+        expected = f"{path}: expected the mark of a begun application, version {VERSION}"
         try:
             mark = _read(stored)
-            if mark.version == (VERSION if mark.shards else 1) and (mark.begun or mark.deployments):
+            if mark.version == VERSION and (mark.begun or mark.deployments):
                 return cls(
                     stream_created=mark.stream_created,
                     stream_arn=mark.stream_arn,

@@ -85,6 +85,8 @@ class ZooKeeperCheckpointStore:
                 if application.begun:
                     self._mark = data
                     return application.start
+                if application.start == start:
+                    application = replace(application, start=start)  # the mark has no ``since``
             else:
                 check_named(start, shards)
             try:

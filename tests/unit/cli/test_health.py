@@ -1,11 +1,8 @@
 """``kinesis-spout health`` as probes and people use it."""
 
 import json
-import os
 import re
-import time
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
@@ -62,27 +59,6 @@ def test_where_nothing_answers_it_says_what_to_set() -> None:
     assert code != 0
     assert f"expected an answer from http://{address}/livez" in said
     assert "is the setting by which a spout answers" in said
-
-
-def test_a_file_counts_while_it_is_fresh(tmp_path: Path) -> None:
-    file = tmp_path / "alive"
-    assert health("--file", str(file))[0] == 1
-    file.touch()
-    assert health("--file", str(file)) == (0, "", "alive\n")
-    long_ago = time.time() - 60
-    os.utime(file, (long_ago, long_ago))
-    code, _, said = health("--file", str(file))
-    assert (code, said) == (1, f"expected {file} touched within 10 s, it was 60 s ago\n")
-
-
-@pytest.mark.parametrize(
-    "arguments",
-    [(), ("--http", "h:1", "--file", "f"), ("--file", "f", "--ready"), ("--file", "f", "--max-age", "0")],
-)
-def test_what_cannot_be_asked_is_refused(arguments: tuple[str, ...]) -> None:
-    code, _, said = health(*arguments)
-    assert code == 2
-    assert "expected" in said
 
 
 def test_a_proxy_of_the_environment_is_not_asked(spout: RecordSpout, monkeypatch: pytest.MonkeyPatch) -> None:

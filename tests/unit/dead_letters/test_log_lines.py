@@ -23,4 +23,6 @@ def test_dead_letters_are_warned_of_at_once_and_then_together_once_a_second(
     lines.written(3, now=101.5)
     lines.say()
     assert caplog.messages[2:] == ["dead-lettered 3 records, 22 since the start; look there"], "at the end"
+    lines.written(4, now=101.6)
+    assert caplog.messages[3:] == ["dead-lettered 4 records, 26 since the start; look there"], "after the end"
     assert {record.levelname for record in caplog.records} == {"WARNING"}

@@ -2,7 +2,6 @@ import io
 import json
 import re
 from collections.abc import Sequence
-from dataclasses import replace
 
 import pytest
 from rich.console import Console
@@ -110,34 +109,6 @@ def test_the_report_shows_dead_letters_with_their_errors(attempts: int, text: st
     assert f"exhausted {text} CancelledFlightError: [no] departure" in shown
     assert "pid 42" in shown
     assert "3 records were handled again" in shown
-
-
-def test_the_report_says_how_long_each_change_of_the_consumers_took() -> None:
-    shown = report(summary(tally(1, {0: 1}, set())))
-    times = [
-        ("0.4", "the second consumer joins", "its first record"),
-        ("0.9", "the second consumer joins", "it owns 2 of 4 open shards"),
-        ("3.4", "SIGKILL of the one on Spark", "the second one's first record of its shards"),
-        ("6.1", "SIGKILL of the one on Spark", "its first record, started again (Spark's start: 5.0 s)"),
-        ("0.8", "it joins again", "its first record"),
-        ("1.2", "it joins again", "it owns 2 of 4 open shards"),
-    ]
-    rows = [[cell.strip() for cell in line.split("│")] for line in shown.splitlines() if "│" in line]
-    told = {(seconds, begin): end for seconds, begin, end in rows}
-    assert all(told[seconds, begin].startswith(end) for seconds, begin, end in times)
-
-
-def test_repeats_after_a_kill_and_those_of_shards_that_moved_are_told_apart() -> None:
-    killed = report(summary(tally(4, {0: 2, 1: 2, 2: 2, 3: 1}, set())))
-    assert "3 by the killed one, before it could commit; at least once" in killed
-    moved = report(summary(tally(4, {0: 2, 1: 2, 2: 2, 3: 3}, set())))
-    assert "3 by the killed one, before it could commit, 1 of shards that moved before a commit;" in moved
-
-
-def test_what_did_not_happen_has_no_time() -> None:
-    nothing = summary(tally(1, {0: 1}, set()))
-    nothing = replace(nothing, second=Join(pid=41), kills=(Kill(run=1, pid=42, unfinished=0),))
-    assert "How long each change took" not in report(nothing)
 
 
 def test_the_report_fits_a_terminal_of_80_columns() -> None:

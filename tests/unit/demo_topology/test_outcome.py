@@ -80,17 +80,5 @@ def test_as_json_it_has_the_counts_the_kill_and_the_judgement() -> None:
     assert said["missing"] == []
 
 
-def test_the_killed_drivers_sentences_that_were_acked_and_not_stored_have_a_row() -> None:
-    said = " ".join(printed(RIGHT).replace("│", " ").split())
-    assert (
-        "1 driver (pid 42) killed; the next one went on from the 1,000 words that were stored, 9.5 s later"
-        in said
-    )
-    assert (
-        "560 sentences the killed driver had acked, but not stored: counted again, from the stored words"
-        in said
-    )
-
-
 def test_the_report_fits_80_columns() -> None:
     assert max(map(len, printed(RIGHT).splitlines())) <= 80

@@ -22,7 +22,7 @@ from tests.fault.suite.trials.plan import (
     TrialRecord,
     drawn_records,
 )
-from tests.fault.suite.trials.report import TrialReport, trial_lines
+from tests.fault.suite.trials.report import TrialReport
 
 # Rates
 
@@ -219,15 +219,3 @@ def test_what_is_wrong_with_a_trial_is_named(what: str) -> None:
 
 def test_every_checker_of_trials_can_fail() -> None:
     assert {name for name, _ in BAD.values()} == set(judged.TRIAL_CHECKERS)
-
-
-def test_the_speed_under_failures_is_told_as_a_share_of_the_calm_one() -> None:
-    assert GOOD.ratio(FAILING) == pytest.approx(0.5)
-    slow = replace(FAILING, phase=replace(FAILING.phase, per_second=1.0))
-    assert GOOD.ratio(slow) is None
-
-
-def test_the_table_of_trials_fits_a_terminal_of_80_columns() -> None:
-    report = TrialReport(seed=1, trials=[GOOD, GOOD_PRODUCER, GOOD_TOPOLOGY])
-    assert max(map(len, trial_lines(report))) <= 80
-    assert report.as_document()["doors"]["record"]["phases"][1]["ratio_to_calm"] == pytest.approx(0.5)

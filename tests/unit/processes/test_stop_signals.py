@@ -226,6 +226,28 @@ def test_a_query_of_sparks_that_ended_is_not_stopped() -> None:
     assert query.looks == 3
 
 
+class FailingQuery(StreamingQuery):
+    """Its micro-batch fails while the end is waited for."""
+
+    def awaitTermination(self, timeout: float) -> bool:  # noqa: N802
+        if not self.isActive:
+            raise ValueError("the sink is full")
+        return super().awaitTermination(timeout)
+
+    @property
+    def lastProgress(self) -> dict[str, int] | None:  # noqa: N802
+        self.isActive = self.looks > 1
+        return super().lastProgress
+
+
+@pytest.mark.usefixtures("given_back")
+def test_a_micro_batch_that_fails_after_the_signal_is_no_stop_in_order() -> None:
+    query = FailingQuery(3)
+    with pytest.raises(ValueError, match="the sink is full"):
+        await_spark(query)
+    assert query.stopped_after is None
+
+
 def told(stop: Stop) -> bool:
     return stop.signal is not None
 

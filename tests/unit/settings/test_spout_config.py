@@ -333,8 +333,10 @@ def test_an_acl_is_written_as_zookeeper_writes_it(text: str, entries: list[tuple
 
 def test_a_user_and_tls_come_by_the_environment_too() -> None:
     variables = {"ZOOKEEPER_USER": "billing", "ZOOKEEPER_PASSWORD": "1234", "ZOOKEEPER_TLS": "true"}
-    made = SpoutConfig.from_env(
-        {f"KINESIS_SPOUT_{name}": text for name, text in variables.items()}, **REQUIRED, zookeeper="zk:2281"
+    made = SpoutConfig.load(
+        environ={f"KINESIS_SPOUT_{name}": text for name, text in variables.items()},
+        **REQUIRED,
+        zookeeper="zk:2281",
     )
     assert (made.zookeeper_user, made.zookeeper_password, made.zookeeper_tls) == ("billing", "1234", True)
 
@@ -347,7 +349,9 @@ def test_dead_letters_go_to_a_directory_of_the_application_unless_told_otherwise
 @pytest.mark.parametrize("name", ["retry_limit", "message_timeout_seconds", "dead_letters"])
 def test_the_text_none_stands_for_none_where_none_is_allowed(name: str) -> None:
     assert getattr(config(**{name: "none"}), name) is None
-    assert getattr(SpoutConfig.from_env({f"KINESIS_SPOUT_{name.upper()}": "None"}, **REQUIRED), name) is None
+    assert (
+        getattr(SpoutConfig.load(environ={f"KINESIS_SPOUT_{name.upper()}": "None"}, **REQUIRED), name) is None
+    )
 
 
 def test_the_text_none_is_a_value_like_any_other_where_none_is_not_allowed() -> None:
@@ -364,7 +368,7 @@ def test_the_environment_is_read_as_numbers_and_truth_values() -> None:
         "KINESIS_SPOUT_FAIL_ON_DATA_LOSS": "false",
         "PATH": "/bin",
     }
-    made = SpoutConfig.from_env(environ)
+    made = SpoutConfig.load(environ=environ)
     assert (made.app, made.retry_limit, made.retry_jitter, made.fail_on_data_loss) == ("1", 7, 0.5, False)
 
 
@@ -378,19 +382,19 @@ def test_the_environment_is_read_as_numbers_and_truth_values() -> None:
     ],
 )
 def test_a_number_in_the_environment_may_have_a_unit(name: str, text: str, value: float) -> None:
-    made = SpoutConfig.from_env({f"KINESIS_SPOUT_{name.upper()}": text}, **REQUIRED)
+    made = SpoutConfig.load(environ={f"KINESIS_SPOUT_{name.upper()}": text}, **REQUIRED)
     assert getattr(made, name) == value
 
 
 def test_a_number_with_a_unit_has_the_range_of_one_without() -> None:
     with pytest.raises(InvalidConfig, match=r"expected float >= 0\.2, or a duration .*, got '199ms'"):
-        SpoutConfig.from_env({"KINESIS_SPOUT_POLL_INTERVAL_SECONDS": "199ms"}, **REQUIRED)
+        SpoutConfig.load(environ={"KINESIS_SPOUT_POLL_INTERVAL_SECONDS": "199ms"}, **REQUIRED)
     assert refusal(poll_interval_seconds="500ms").endswith("got '500ms'")
 
 
 def test_the_process_environment_is_the_default(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("KINESIS_SPOUT_MAX_PENDING", "5")
-    assert SpoutConfig.from_env(**REQUIRED).max_pending == 5
+    assert SpoutConfig.load(**REQUIRED).max_pending == 5
     assert SpoutConfig.load(**REQUIRED).max_pending == 5
 
 
@@ -398,11 +402,11 @@ def test_an_unknown_variable_with_our_prefix_is_an_error() -> None:
     with pytest.raises(
         InvalidConfig, match="'KINESIS_SPOUT_RETRY_LIMT': did you mean KINESIS_SPOUT_RETRY_LIMIT"
     ):
-        SpoutConfig.from_env({"KINESIS_SPOUT_RETRY_LIMT": "3"}, **REQUIRED)
+        SpoutConfig.load(environ={"KINESIS_SPOUT_RETRY_LIMT": "3"}, **REQUIRED)
 
 
 def test_the_variable_that_turns_the_native_decoder_off_is_no_setting_and_not_refused() -> None:
-    assert SpoutConfig.from_env({"KINESIS_SPOUT_PURE_PYTHON": "1"}, **REQUIRED) == config()
+    assert SpoutConfig.load(environ={"KINESIS_SPOUT_PURE_PYTHON": "1"}, **REQUIRED) == config()
 
 
 def test_what_kubernetes_tells_of_a_service_named_kinesis_spout_is_no_setting() -> None:
@@ -419,7 +423,7 @@ def test_what_kubernetes_tells_of_a_service_named_kinesis_spout_is_no_setting() 
         "KINESIS_SPOUT_PORT_132_SCTP_ADDR": "10.0.0.11",
     }
     settings = {"KINESIS_SPOUT_MAX_HOLES": "7"}
-    assert SpoutConfig.from_env(injected | settings, **REQUIRED) == config(max_holes=7)
+    assert SpoutConfig.load(environ=injected | settings, **REQUIRED) == config(max_holes=7)
     assert SpoutConfig.load(environ=injected, **REQUIRED) == config()
 
 
@@ -437,7 +441,7 @@ def test_what_kubernetes_tells_of_a_service_named_kinesis_spout_is_no_setting() 
 )
 def test_what_only_resembles_what_kubernetes_tells_is_an_error(name: str) -> None:
     with pytest.raises(InvalidConfig, match=f"unknown environment variable 'KINESIS_SPOUT_{name}'"):
-        SpoutConfig.from_env({f"KINESIS_SPOUT_{name}": "8080"}, **REQUIRED)
+        SpoutConfig.load(environ={f"KINESIS_SPOUT_{name}": "8080"}, **REQUIRED)
 
 
 @pytest.mark.parametrize("value", ["many", "", "-1", "3.5", "inf"])
@@ -445,7 +449,7 @@ def test_a_bad_variable_is_named_with_its_setting(value: str) -> None:
     with pytest.raises(
         InvalidConfig, match=rf"^retry_limit \(from KINESIS_SPOUT_RETRY_LIMIT\).*got '{value}'"
     ):
-        SpoutConfig.from_env({"KINESIS_SPOUT_RETRY_LIMIT": value}, **REQUIRED)
+        SpoutConfig.load(environ={"KINESIS_SPOUT_RETRY_LIMIT": value}, **REQUIRED)
 
 
 def toml(directory: Path, text: str) -> Path:
@@ -458,17 +462,17 @@ def test_a_toml_file_may_have_a_table_of_ours_among_others(tmp_path: Path) -> No
     path = toml(
         tmp_path, 'other = 1\n[kinesis_spout]\nstream = "orders"\napp = "billing"\nretry_limit = "none"'
     )
-    assert SpoutConfig.from_toml(path) == config(retry_limit=None)
+    assert SpoutConfig.load(path, {}) == config(retry_limit=None)
 
 
 def test_a_toml_file_may_be_ours_alone_and_write_a_time_as_a_time(tmp_path: Path) -> None:
     path = toml(tmp_path, 'stream = "orders"\napp = "billing"\ninitial_position = 2026-01-31T12:00:00Z')
-    assert SpoutConfig.from_toml(str(path)).start == everywhere(Position.at_timestamp(1769860800))
+    assert SpoutConfig.load(str(path), {}).start == everywhere(Position.at_timestamp(1769860800))
 
 
 def test_a_relative_path_in_a_toml_file_stays_relative(tmp_path: Path) -> None:
     path = toml(tmp_path, 'dead_letters = "dead"')
-    assert SpoutConfig.from_toml(path, **REQUIRED).dead_letters_url == "dead"
+    assert SpoutConfig.load(path, {}, **REQUIRED).dead_letters_url == "dead"
 
 
 @pytest.mark.parametrize(
@@ -482,12 +486,12 @@ def test_a_relative_path_in_a_toml_file_stays_relative(tmp_path: Path) -> None:
 )
 def test_a_bad_toml_file_is_named(tmp_path: Path, text: str, message: str) -> None:
     with pytest.raises(InvalidConfig, match=message):
-        SpoutConfig.from_toml(toml(tmp_path, text), **REQUIRED)
+        SpoutConfig.load(toml(tmp_path, text), {}, **REQUIRED)
 
 
 def test_a_missing_toml_file_is_named(tmp_path: Path) -> None:
     with pytest.raises(InvalidConfig, match=r"absent\.toml.*No such file"):
-        SpoutConfig.from_toml(tmp_path / "absent.toml", **REQUIRED)
+        SpoutConfig.load(tmp_path / "absent.toml", {}, **REQUIRED)
 
 
 def test_keywords_go_before_the_environment_and_that_before_the_file(tmp_path: Path) -> None:

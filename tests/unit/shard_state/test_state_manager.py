@@ -166,30 +166,6 @@ class TestLineage:
         finish(manager, store, "p")
         assert acquirable(manager) == ["c"]
 
-    def test_a_stored_shard_of_unknown_lineage_waits_while_one_may_be_its_ancestor(self) -> None:
-        """As version 1 left it: without its parents."""
-        store = Store()
-        store.checkpoints = {"p": FRESH, "c": FRESH}
-        manager = consumer()
-        manager.listed([shard("p"), shard("q")], store.checkpoints)
-        assert acquirable(manager) == ["p", "q"]
-        for name in ("p", "q"):
-            store.acquire(manager, name)
-            assert "c" not in acquirable(manager)
-            finish(manager, store, name)
-        assert acquirable(manager) == ["c"]
-
-    def test_a_list_says_the_lineage_that_nobody_stored(self) -> None:
-        store = Store()
-        store.checkpoints = {"p": FRESH, "q": FRESH, "c": FRESH}
-        manager = consumer()
-        manager.listed([shard("p"), shard("q")], store.checkpoints)
-        manager.listed([shard("p"), shard("q"), shard("c", "q")], store.checkpoints)
-        store.acquire(manager, "q")
-        finish(manager, store, "q")
-        assert acquirable(manager) == ["c", "p"]
-        assert manager.fresh_checkpoint("c").parents == ("q",)
-
     def test_a_list_may_say_the_parents_of_a_shard_that_was_free_to_be_acquired(self) -> None:
         store = Store()
         store.checkpoints = {"c": FRESH}
@@ -198,31 +174,6 @@ class TestLineage:
         assert acquirable(manager) == ["c"]
         manager.listed([shard("p"), shard("c", "p")], store.checkpoints)
         assert acquirable(manager) == ["p"]
-
-    def test_shards_of_unknown_lineage_come_one_after_another_and_never_wait_for_each_other(self) -> None:
-        store = Store()
-        store.checkpoints = {"p": replace(FRESH, base=SHARD_END), "d": FRESH, "c": FRESH, "e": FRESH}
-        manager = consumer()
-        manager.listed([shard("p")], store.checkpoints)
-        order = []
-        while acquirable(manager):
-            (name,) = acquirable(manager)
-            order.append(name)
-            assert manager.fresh_checkpoint(name).parents is None
-            store.acquire(manager, name)
-            finish(manager, store, name)
-        assert order == ["c", "d", "e"]
-
-    def test_children_of_shards_of_unknown_lineage_do_not_keep_those_waiting(self) -> None:
-        store = Store()
-        store.checkpoints = {
-            "u": FRESH,
-            "child of u": replace(FRESH, parents=("u",)),
-            "grandchild of u": replace(FRESH, parents=("child of u",)),
-        }
-        manager = consumer()
-        manager.listed([], store.checkpoints)
-        assert acquirable(manager) == ["u"]
 
     def test_the_trimmed_parent_of_a_listed_shard_does_not_wait_for_open_shards(self) -> None:
         """They never end. The list is younger than the parent, so no ancestor of it is left to be listed."""

@@ -11,7 +11,6 @@ from kinesis_spout.model.errors import (
     ExpiredIterator,
     InvalidIterator,
     ShardNotFound,
-    StreamNotFound,
     Throttled,
     Unavailable,
 )
@@ -59,28 +58,6 @@ def test_sequence_numbers_do_not_order_as_text(stream: InMemoryStream) -> None:
     assert numbers != sorted(numbers)
 
 
-def test_the_next_iterator_is_null_only_at_the_end_of_a_closed_shard(stream: InMemoryStream) -> None:
-    stream.put(b"one", "key")
-    stream.put(b"two", "key")
-    iterator = stream.shard_iterator(FIRST, Position.trim_horizon())
-    children = stream.split(FIRST)
-
-    first, following = stream.get_records(iterator, 1)
-    assert following is not None
-    last, end = stream.get_records(following, 1)
-
-    assert (first.at_end, first.child_shards) == (False, ())
-    assert (last.at_end, last.child_shards, end) == (True, children, None)
-    assert [record.data for record in last.records] == [b"two"]
-
-
-def test_an_open_shard_never_ends(stream: InMemoryStream) -> None:
-    page, following = stream.get_records(stream.shard_iterator(FIRST, Position.trim_horizon()), 10)
-
-    assert (page.at_end, list(page.records)) == (False, [])
-    assert following is not None
-
-
 def test_an_iterator_can_be_used_again(stream: InMemoryStream) -> None:
     stream.put(b"one", "key")
     iterator = stream.shard_iterator(FIRST, Position.trim_horizon())
@@ -88,16 +65,6 @@ def test_an_iterator_can_be_used_again(stream: InMemoryStream) -> None:
     pages = [stream.get_records(iterator, 10)[0] for _ in range(3)]
 
     assert [[record.data for record in page.records] for page in pages] == [[b"one"]] * 3
-
-
-def test_latest_is_fixed_when_the_iterator_is_made(stream: InMemoryStream) -> None:
-    stream.put(b"before", "key")
-    iterator = stream.shard_iterator(FIRST, Position.latest())
-    stream.put(b"after", "key")
-
-    page, _ = stream.get_records(iterator, 10)
-
-    assert [record.data for record in page.records] == [b"after"]
 
 
 def test_a_page_says_how_far_behind_the_tip_it_ends(stream: InMemoryStream, clock: ManualClock) -> None:
@@ -124,21 +91,6 @@ def test_a_closed_shard_keeps_its_records_until_retention(clock: ManualClock) ->
     assert FIRST not in [shard.shard_id for shard in stream.list_shards()]
     with pytest.raises(ShardNotFound):
         stream.shard_iterator(FIRST, Position.trim_horizon())
-
-
-def test_a_split_divides_the_keys_and_a_merge_joins_them(stream: InMemoryStream) -> None:
-    low, high = stream.split(FIRST, at=100)
-    assert (low.hash_range, high.hash_range) == ((0, 99), (100, 2**128 - 1))
-
-    child = stream.merge(low.shard_id, high.shard_id)
-
-    assert (child.hash_range, child.parents) == ((0, 2**128 - 1), (low.shard_id, high.shard_id))
-    assert {shard.shard_id: shard.closed for shard in stream.list_shards()} == {
-        FIRST: True,
-        low.shard_id: True,
-        high.shard_id: True,
-        child.shard_id: False,
-    }
 
 
 def test_a_closed_shard_can_be_neither_split_nor_merged(stream: InMemoryStream) -> None:
@@ -197,14 +149,6 @@ def test_injected_faults_hit_their_shard_and_then_pass(clock: ManualClock) -> No
     stream.make_unavailable()
     with pytest.raises(Unavailable):
         stream.get_records(second, 1)
-
-
-def test_a_deleted_stream_is_not_found(stream: InMemoryStream) -> None:
-    stream.delete()
-
-    for call in (stream.summary, stream.list_shards, lambda: stream.put(b"x", "key")):
-        with pytest.raises(StreamNotFound):
-            call()
 
 
 def test_threads_may_put_at_the_same_time(stream: InMemoryStream) -> None:

@@ -7,7 +7,7 @@ import pytest
 
 from kinesis_spout import Record, Reject, RetryLater
 from kinesis_spout.dead_letters.sink_url import open_sink
-from kinesis_spout.kinesis.aggregated_record import UserRecord, take_apart
+from kinesis_spout.kinesis.aggregated_record import UserRecord
 from kinesis_spout.model.errors import InvalidConfig
 from kinesis_spout.testing import Ending, InMemoryStream, InMemoryZooKeeper, ManualClock, Outcomes, run
 from tests.support import threads
@@ -131,10 +131,6 @@ class TestTheOrderOfDelivery:
         assert payloads(outcomes) == ["a1", "a2", "b1", "a1"]
         assert [str(outcome.record.data.decode()) for outcome in outcomes] == ["a1", "a2", "b1"]
 
-    def test_later_records_of_its_key_wait_if_the_order_says_so(self) -> None:
-        outcomes = run(fail_once("a1"), keyed("a1", "a2", "b1"), order="key")
-        assert payloads(outcomes) == ["a1", "b1", "a1", "a2"]
-
     def test_the_shard_waits_if_the_order_says_so(self) -> None:
         outcomes = run(fail_once("a1"), keyed("a1", "a2", "b1"), order="shard")
         assert payloads(outcomes) == ["a1", "a1", "a2", "b1"]
@@ -157,16 +153,6 @@ class TestAStream:
         assert sorted(told[3:]) == [f"after {number}" for number in range(8)]
         assert len({outcome.record.shard_id for outcome in outcomes}) == 3
 
-    def test_a_merge_waits_for_both_parents(self) -> None:
-        stream = InMemoryStream(shards=2, clock=ManualClock())
-        put(stream, *(f"before {number}" for number in range(8)))
-        child = stream.merge(FIRST, "shardId-000000000001")
-        put(stream, "after")
-        outcomes = run(fail_once("before 0"), stream)
-        assert payloads(outcomes)[-1] == "after"
-        assert outcomes[-1].record.shard_id == child.shard_id
-        assert len(outcomes.acked) == 9
-
     def test_what_the_handler_puts_on_the_stream_is_handled_too(self) -> None:
         stream = InMemoryStream(clock=ManualClock())
         put(stream, "3")
@@ -177,13 +163,6 @@ class TestAStream:
                 put(stream, str(left))
 
         assert payloads(run(handler, stream)) == ["3", "2", "1"]
-
-    def test_a_throttled_and_failing_stream_is_read_all_the_same(self) -> None:
-        stream = InMemoryStream(clock=ManualClock())
-        put(stream, "5")
-        stream.throttle(times=2)
-        stream.make_unavailable(times=2)
-        assert len(run(bill, stream).acked) == 1
 
     def test_a_stream_on_another_clock_is_refused(self) -> None:
         with pytest.raises(ValueError, match="leave clock out"):
@@ -366,12 +345,3 @@ class TestAggregatedRecords:
         assert [letter.message_id for letter in letters] == [record.message_id for record in records]
         assert [(letter.partition_key, letter.data) for letter in letters] == [("a", b"1"), ("b", b"x")]
         assert [letter.explicit_hash_key for letter in letters] == [None, "7"]
-
-    def test_left_whole_an_aggregate_is_one_record(self) -> None:
-        stream = InMemoryStream(clock=ManualClock())
-        stream.put_aggregated([UserRecord("key", b"1"), UserRecord("key", b"2")])
-
-        (outcome,) = run(lambda _: None, stream, deaggregate=False)
-
-        assert take_apart(outcome.record.data) == (UserRecord("key", b"1"), UserRecord("key", b"2"))
-        assert outcome.record.sub_sequence_number is None

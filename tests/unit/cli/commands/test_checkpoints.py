@@ -61,7 +61,7 @@ def test_show_says_which_shards_a_shard_came_from() -> None:
     world.zookeeper.put(parent, Checkpoint(start=TRIM_HORIZON).encode())
     world.zookeeper.put(children[0], Checkpoint(start=TRIM_HORIZON, parents=(parent,)).encode())
     parents = {row["shard_id"]: row["parents"] for row in world.json("checkpoints", "show")["shards"]}
-    assert parents == {parent: None, children[0]: [parent]}
+    assert parents == {parent: [], children[0]: [parent]}
 
 
 def test_show_says_what_cannot_be_read_and_shows_the_others() -> None:

@@ -6,7 +6,6 @@ import re
 import signal
 import sys
 import threading
-from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -143,7 +142,7 @@ def test_json_lines_are_all_that_goes_to_standard_output(capsys: pytest.CaptureF
     query = QueryInProgress(lag="1500")
     query.counters.acked = 3
     query.last_error = Unavailable("down")
-    with open_view(json=True, detailed=True) as view:
+    with open_view(json=True) as view:
         print("what a handler says")  # noqa: T201
         view.show(reading(query).take("running"))
     printed = capsys.readouterr()
@@ -151,15 +150,13 @@ def test_json_lines_are_all_that_goes_to_standard_output(capsys: pytest.CaptureF
     document: dict[str, Any] = json.loads(line)
     assert (document["state"], document["acked"], document["lag_millis"]) == ("running", 3, 1500)
     assert document["last_error"] == "down"
-    assert document["shards"][0]["phase"] == "reading"
-    assert document["shards"][0]["checkpoint"] == "5"
     assert "what a handler says" in printed.err
 
 
 def test_a_log_gets_a_line_when_something_changes(capsys: pytest.CaptureFixture[str]) -> None:
     query = QueryInProgress()
     look = reading(query)
-    with open_view(json=False, detailed=True) as view:
+    with open_view(json=False) as view:
         for state in ("running", "running", "stopped"):
             view.show(look.take(state))
     printed = capsys.readouterr()
@@ -169,7 +166,6 @@ def test_a_log_gets_a_line_when_something_changes(capsys: pytest.CaptureFixture[
         "stopped",
     ]
     assert "lag ?" in printed.err
-    assert "shardId-000000000000  reading  5" in printed.err
 
 
 def test_the_rate_is_of_the_time_since_the_last_look() -> None:
@@ -196,7 +192,7 @@ def test_what_a_handler_raised_is_shown_with_its_message_to_who_runs_it_and_logg
         handle(2 - 7)
     except ValueError as error:
         failure = failure_of(error)
-    with open_view(json=False, detailed=False):
+    with open_view(json=False):
         FailureKinds().add(failure.raised, error_text=failure.error_text)
     lines = capsys.readouterr().err.splitlines()
     assert "a handler failed with ValueError at " in lines[0]
@@ -207,7 +203,7 @@ def test_what_a_handler_raised_is_shown_with_its_message_to_who_runs_it_and_logg
 
 def test_a_warning_that_repeats_is_shown_once(capsys: pytest.CaptureFixture[str]) -> None:
     log = logging.getLogger("kinesis_spout.test_run")
-    with open_view(json=False, detailed=False):
+    with open_view(json=False):
         for warning in ("no answer", "no answer", "something else", "no answer"):
             log.warning(warning)
     assert [line.partition(" ")[2] for line in capsys.readouterr().err.splitlines()] == [
@@ -222,7 +218,7 @@ def test_a_log_line_has_time_and_level_and_comes_from_the_level_on_that_was_aske
     capsys: pytest.CaptureFixture[str], *, json: bool
 ) -> None:
     ours, others = logging.getLogger("kinesis_spout.test_run"), logging.getLogger("botocore.test_run")
-    with open_view(json=json, detailed=False, log_level="info"):
+    with open_view(json=json, log_level="info"):
         ours.debug("too little")
         ours.info("started: \x1b[2J with `retry_limit=3`")
         others.info("not ours")
@@ -243,7 +239,7 @@ def test_without_progress_only_changes_of_the_state_are_said(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr("kinesis_spout.cli.runs.progress_views._PLAIN_SECONDS", 0.0)
-    with open_view(progress=False, detailed=False) as view:
+    with open_view(progress=False) as view:
         for state in ("running", "running", "stopping", "stopped"):
             view.show(reading(QueryInProgress()).take(state))
     said = capsys.readouterr().err.splitlines()
@@ -254,7 +250,7 @@ def test_a_terminal_gets_the_same_lines_as_a_log_once_spark_has_started(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     terminal = a_terminal(monkeypatch, "stderr")
-    with open_view(detailed=False) as view:
+    with open_view() as view:
         view.show(reading(QueryInProgress()).take("running"))
     started, line = terminal.getvalue().splitlines()
     assert started == "starting Spark"
@@ -264,7 +260,7 @@ def test_a_terminal_gets_the_same_lines_as_a_log_once_spark_has_started(
 
 def test_a_line_of_progress_fits_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
     terminal = a_terminal(monkeypatch, "stderr")
-    with open_view(goal=Goal("latest", None), detailed=False) as view:
+    with open_view(goal=Goal("latest", None)) as view:
         view.show(reading(QueryInProgress()).take("running"))
     _, *lines = terminal.getvalue().splitlines()
     assert len(lines) == 2
@@ -274,7 +270,7 @@ def test_a_line_of_progress_fits_a_terminal(monkeypatch: pytest.MonkeyPatch) -> 
 def test_a_run_that_has_an_end_says_how_far_it_is(capsys: pytest.CaptureFixture[str]) -> None:
     goal = Goal("latest", None)
     query = QueryInProgress()
-    with open_view(goal=goal, detailed=False) as view:
+    with open_view(goal=goal) as view:
         view.show(reading(query).take("running"))
         view.show(replace(reading(query).take("stopped"), is_done=True))
     bars = [line[line.index("[") :] for line in capsys.readouterr().err.splitlines()]
@@ -311,10 +307,10 @@ def test_the_progress_says_that_deliveries_are_slow(capsys: pytest.CaptureFixtur
     query = QueryInProgress()
     query.trouble = PAUSE
     look = reading(query)
-    with open_view(json=False, detailed=False) as view:
+    with open_view(json=False) as view:
         view.show(look.take("running"))
     assert capsys.readouterr().err.startswith("slowed: delivered 0")
-    with open_view(json=True, detailed=False) as view:
+    with open_view(json=True) as view:
         view.show(look.take("running"))
     document = json.loads(capsys.readouterr().out)
     assert document["state"] == "slowed"
@@ -322,7 +318,7 @@ def test_the_progress_says_that_deliveries_are_slow(capsys: pytest.CaptureFixtur
 
 
 class StoppableQuery(QueryInProgress):
-    """A query that ends when it has caught up, at once unless it pauses; or when it is stopped."""
+    """A query that is at its end at once unless it pauses; or ends when it is stopped."""
 
     def __init__(self, *, dead_lettered: int = 0, pause: Trouble | None = None) -> None:
         super().__init__()
@@ -332,11 +328,7 @@ class StoppableQuery(QueryInProgress):
 
     @property
     def isActive(self) -> bool:  # noqa: N802 - as SpoutQuery spells it
-        return not self._ended.is_set()
-
-    def processAllAvailable(self) -> None:  # noqa: N802
-        if self.trouble is not None:
-            self._ended.wait(30)
+        return self.trouble is not None and not self._ended.is_set()
 
     def exception(self) -> None:
         """Nothing went wrong."""
@@ -349,11 +341,12 @@ def run_it(
     monkeypatch: pytest.MonkeyPatch,
     query: StoppableQuery,
     *arguments: str,
-    until: Sequence[str] = ("--until-caught-up",),
     exit_code: int = 0,
 ) -> str:
     monkeypatch.setattr("kinesis_spout.cli.commands.run._start", lambda *_: query)
-    _, err = FakeWorld().call("run", "json:loads", *until, *arguments, *SETTINGS, exit_code=exit_code)
+    _, err = FakeWorld().call(
+        "run", "json:loads", "--until", "latest", *arguments, *SETTINGS, exit_code=exit_code
+    )
     return err
 
 
@@ -388,13 +381,10 @@ def test_a_jvm_that_was_stopped_by_the_same_signal_is_a_note_and_no_traceback(
 
 
 @pytest.mark.usefixtures("started_spark")
-@pytest.mark.parametrize("until", [("--until-caught-up",), ("--until", "latest")])
-def test_a_run_that_has_an_end_does_not_pause_for_ever(
-    monkeypatch: pytest.MonkeyPatch, until: tuple[str, ...]
-) -> None:
+def test_a_run_that_has_an_end_does_not_pause_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("kinesis_spout.cli.runs.following._LONGEST_PAUSE_SECONDS", 0.05)
     query = StoppableQuery(pause=PAUSE)
-    err = run_it(monkeypatch, query, until=until, exit_code=8)
+    err = run_it(monkeypatch, query, exit_code=8)
     assert "error: deliveries slowed: the handler fails for 97% of the records" in err
     assert "No record was given up meanwhile" in err
     assert not query.isActive
@@ -406,7 +396,6 @@ def test_a_run_up_to_an_end_ends_with_its_query_and_with_exit_code_0(monkeypatch
 
     def start(_: object, config: SpoutConfig, *__: object) -> StoppableQuery:
         configs.append(config)
-        threading.Timer(0.2, query.stop).start()
         return query
 
     monkeypatch.setattr("kinesis_spout.cli.commands.run._start", start)

@@ -1,4 +1,4 @@
-"""``topology run`` shows what the components do, until the topology has caught up or is told to stop."""
+"""``topology run`` shows what the components do, until the topology is at its end or is told to stop."""
 
 import json
 import signal
@@ -49,7 +49,7 @@ class RunningSpout:
 
 
 class RunningTopology:
-    """A query that has caught up at once, unless it pauses or waits; or ends when it is stopped."""
+    """A query that is at its end at once, unless it pauses or waits; or ends when it is stopped."""
 
     def __init__(self) -> None:
         self.spouts = {"sentences": RunningSpout(3), "more": RunningSpout(2)}
@@ -67,11 +67,7 @@ class RunningTopology:
 
     @property
     def isActive(self) -> bool:  # noqa: N802
-        return not self.stopped.is_set()
-
-    def processAllAvailable(self) -> None:  # noqa: N802
-        if self.waits or self.trouble is not None:
-            self.stopped.wait(30)
+        return (self.waits or self.trouble is not None) and not self.stopped.is_set()
 
     def exception(self) -> None:
         """Nothing went wrong."""
@@ -95,9 +91,7 @@ def query(
 
 
 def run(*arguments: str, exit_code: int = 0) -> tuple[str, str]:
-    return FakeWorld().call(
-        "topology", "run", "wired:words", "--until-caught-up", *arguments, exit_code=exit_code
-    )
+    return FakeWorld().call("topology", "run", "wired:words", *arguments, exit_code=exit_code)
 
 
 def test_a_log_gets_the_sums_of_all_spouts_and_a_table_of_the_components(query: RunningTopology) -> None:
@@ -136,13 +130,6 @@ def test_programs_get_lines_of_json_with_spouts_and_components(query: RunningTop
     assert (last["state"], last["acked"], last["last_error"]) == ("stopped", 5, "down")
     assert {name: each["acked"] for name, each in last["spouts"].items()} == {"sentences": 3, "more": 2}
     assert last["components"]["split"]["executed"] == 1_200
-
-
-@pytest.mark.usefixtures("query")
-def test_the_lines_of_json_are_what_show_reads(tmp_path: Path) -> None:
-    (tmp_path / "progress").write_text(run("--json")[0])
-    out, _ = FakeWorld().call("topology", "show", "wired:words", "--progress", "progress")
-    assert "executed 1,200" in out
 
 
 @pytest.mark.usefixtures("query")
@@ -213,10 +200,11 @@ def test_dead_letters_of_each_spout_are_told_with_where_they_are(query: RunningT
     run("--fail-on-dead-letters", exit_code=7)
 
 
-def test_a_topology_that_pauses_for_too_long_ends_a_run_that_is_to_catch_up(
+def test_a_topology_that_pauses_for_too_long_ends_a_run_that_has_an_end(
     query: RunningTopology, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("kinesis_spout.cli.runs.following._LONGEST_PAUSE_SECONDS", 0.05)
+    monkeypatch.setenv("KINESIS_SPOUT_UNTIL", "latest")
     query.spouts["more"].trouble = Trouble(failing=0.97, seconds=30.0, slowed=True)
     _, err = run(exit_code=8)
     assert "slowed: delivered 5" in err

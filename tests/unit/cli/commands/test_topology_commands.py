@@ -138,52 +138,6 @@ def test_what_is_no_topology_is_refused_in_one_line(in_directory: Path, name: st
         assert "next: " in err
 
 
-def test_mermaid_goes_to_standard_output_or_to_a_file(in_directory: Path) -> None:
+def test_a_topology_is_drawn() -> None:
     drawn, _ = FakeWorld().call("topology", "show", "wired:builder")
     assert drawn.startswith("flowchart LR\n")
-    out, err = FakeWorld().call("topology", "show", "wired:builder", "--output", "words.mmd")
-    assert (out, err) == ("", "wrote words.mmd\n")
-    assert (in_directory / "words.mmd").read_text() == drawn
-
-
-def test_a_picture_that_cannot_be_written_is_an_error_with_the_reason() -> None:
-    arguments = ("wired:builder", "--output", "no/such/folder/words.mmd")
-    _, err = FakeWorld().call("topology", "show", *arguments, exit_code=2)
-    assert "error: --output: expected a file that can be written, got [Errno 2]" in err
-
-
-def test_the_newest_counts_of_the_progress_are_drawn(in_directory: Path) -> None:
-    lines = [
-        {"components": {"split": {"executed": 1, "emitted": 2}}},
-        {"components": {"split": {"executed": 1_500, "emitted": 7, "failed": 3, "executeLatencyMs": 0.25}}},
-        {"batchId": 2},
-    ]
-    text = "\n".join(json.dumps(line) for line in lines) + '\n{"components": {"split": {"exec'
-    (in_directory / "progress").write_text(text)
-    out, _ = FakeWorld().call("topology", "show", "wired:builder", "--progress", "progress")
-    assert "executed 1,500<br/>emitted 7<br/>acked 0<br/>failed 3<br/>latency 0.25 ms" in out
-
-
-@pytest.mark.parametrize(
-    ("text", "message", "exit_code"),
-    [
-        (None, "--progress: expected a file that can be read", 2),
-        ("", "progress: no progress is in it yet; `kinesis-spout topology run", 1),
-        (
-            '{"components": {"split": {}, "join": {}, "sum": {}}}\n',
-            "error: --progress: expected the progress of this topology (sentences, split), got progress, which ",
-            2,
-        ),
-        ('{"components": {"split": {"executed": "many"}}}\n', "got progress: invalid literal", 2),
-        ("what is this\n", "expected lines that `topology run --json` has printed, got progress", 2),
-        ('{"components": 5}\n', "expected lines that `topology run --json` has printed", 2),
-        ("[5]\n", "no progress is in it yet", 1),
-    ],
-)
-def test_progress_that_cannot_be_shown_is_an_error_that_says_why(
-    in_directory: Path, text: str | None, message: str, exit_code: int
-) -> None:
-    if text is not None:
-        (in_directory / "progress").write_text(text)
-    arguments = ("topology", "show", "wired:builder", "--progress", "progress")
-    assert message in FakeWorld().call(*arguments, exit_code=exit_code)[1]

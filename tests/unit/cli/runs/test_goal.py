@@ -28,9 +28,9 @@ def snapshot(lag_seconds: float | None = None, *, waiting: int = 0, phases: str 
 
 
 def test_a_run_without_an_end_has_no_goal() -> None:
-    assert Goal.of([config()], until_caught_up=False) is None
-    assert Goal.of([], until_caught_up=False) is None
-    assert Goal.of([config("latest"), config()], until_caught_up=False) is None, "one spout goes on"
+    assert Goal.of([config()]) is None
+    assert Goal.of([]) is None
+    assert Goal.of([config("latest"), config()]) is None, "one spout goes on"
 
 
 @pytest.mark.parametrize(
@@ -43,7 +43,7 @@ def test_a_run_without_an_end_has_no_goal() -> None:
     ],
 )
 def test_its_name_is_what_the_user_wrote_unless_that_is_long(until: str, name: str, *, by_time: bool) -> None:
-    goal = Goal.of([config(until)], until_caught_up=False)
+    goal = Goal.of([config(until)])
     assert goal is not None
     assert (goal.name, goal.time is not None) == (name, by_time)
 

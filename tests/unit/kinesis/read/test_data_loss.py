@@ -14,10 +14,11 @@ NUMBER = SequenceNumber(7)
 POSITIONS = {
     "a record": (Position.after(NUMBER), True),
     "a record, and the tip was seen an hour ago": (Position.after(NUMBER).known_since(NOW - HOUR), True),
-    "a time": (Position.at_timestamp(NOW - 30 * HOUR), True),
+    "a time 30 hours ago": (Position.at_timestamp(NOW - 30 * HOUR), True),
+    "a time an hour ago": (Position.at_timestamp(NOW - HOUR), False),
     "latest, since an hour": (Position.latest().resolved(NOW - HOUR), False),
     "latest, since two days": (Position.latest().resolved(NOW - 48 * HOUR), True),
-    "whatever is left": (Position.trim_horizon(), False),
+    "the horizon, nobody knows since when": (Position.trim_horizon(), True),
     "the horizon, since an hour": (Position.trim_horizon().resolved(NOW - HOUR), False),
     "the horizon, since two days": (Position.trim_horizon().resolved(NOW - 48 * HOUR), True),
     "a child of parents that nobody saw": (Position.trim_horizon().known_since(0.0), True),

@@ -25,7 +25,7 @@ def of_spout(text: str) -> Position:
 
 def of_variable(text: str) -> Position:
     environ = {"KINESIS_SPOUT_INITIAL_POSITION": text}
-    return SpoutConfig.from_env(environ, stream="orders", app="billing").start.resolved(NOW).default
+    return SpoutConfig.load(environ=environ, stream="orders", app="billing").start.resolved(NOW).default
 
 
 def of_stream_read(text: str) -> Position:
@@ -54,7 +54,7 @@ def of_spout_by_shard(positions: dict[str, Any]) -> StartPositions:
 
 def of_variable_by_shard(positions: dict[str, Any]) -> StartPositions:
     environ = {"KINESIS_SPOUT_INITIAL_POSITION": json.dumps(positions)}
-    return SpoutConfig.from_env(environ, stream="orders", app="billing").start
+    return SpoutConfig.load(environ=environ, stream="orders", app="billing").start
 
 
 def of_file_by_shard(positions: dict[str, Any]) -> StartPositions:
@@ -67,7 +67,7 @@ def of_file_by_shard(positions: dict[str, Any]) -> StartPositions:
         file = Path(directory) / "settings.toml"
         lines = (f"{shard_id} = {toml(place)}" for shard_id, place in positions.items())
         file.write_text("\n".join(('stream = "orders"', 'app = "billing"', "[initial_position]", *lines)))
-        return SpoutConfig.from_toml(file).start
+        return SpoutConfig.load(file, {}).start
 
 
 def of_stream_by_shard(positions: dict[str, Any]) -> StartPositions:

@@ -30,8 +30,10 @@ def test_a_list_and_text_with_commas_are_the_same() -> None:
 def test_a_file_and_the_environment_may_name_several(tmp_path: Path) -> None:
     file = tmp_path / "settings.toml"
     file.write_text('stream = ["orders", "refunds"]\napp = "billing"\n')
-    assert SpoutConfig.from_toml(file).streams == ("orders", "refunds")
-    made = SpoutConfig.from_env({"KINESIS_SPOUT_STREAM": "orders,refunds", "KINESIS_SPOUT_APP": "billing"})
+    assert SpoutConfig.load(file, {}).streams == ("orders", "refunds")
+    made = SpoutConfig.load(
+        environ={"KINESIS_SPOUT_STREAM": "orders,refunds", "KINESIS_SPOUT_APP": "billing"}
+    )
     assert made.streams == ("orders", "refunds")
 
 

@@ -23,7 +23,7 @@ FORMS = {
         epoch=17,
         members=frozenset({"host-1", "host-2", "idle"}),
         owners={shard(7): "host-2", shard(8): "host-1", shard(12): "host-1", shard(13): "host-2"},
-        parents={shard(7): None, shard(8): (), shard(12): (shard(3),), shard(13): (shard(4), shard(5))},
+        parents={shard(7): (), shard(8): (), shard(12): (shard(3),), shard(13): (shard(4), shard(5))},
     ),
     "all_over": Assignment(epoch=18, members=frozenset("a"), all_over=True),
 }

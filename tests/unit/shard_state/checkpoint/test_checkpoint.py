@@ -70,86 +70,61 @@ def large(holes: int = 2_000) -> Checkpoint:
     )
 
 
-FORMS_2 = {
-    **FORMS,
+FORMS |= {
     "parents": Checkpoint(
         start=Position.trim_horizon(), parents=("shardId-000000000000", "shardId-1"), epoch=1
     ),
-    "no_parents": Checkpoint(start=Position.trim_horizon(), parents=(), epoch=1),
     "nothing_finished_yet": Checkpoint(
         start=Position.trim_horizon(),
         anchor=n(10**55),
         holes=((n(10**55 + 64), n(10**55 + 128)),),
         attempts=((n(10**55), 1), (n(10**55 + 192), 36)),
     ),
+    "packed": large(200),
 }
-
-
-FORMS_3 = {**FORMS_2, "packed": large(200)}
-
-
-@pytest.mark.parametrize("form", FORMS)
-def test_version_1_stays_readable(form: str) -> None:
-    assert Checkpoint.decode((GOLDEN / f"checkpoint_v1_{form}.json").read_bytes()) == FORMS[form]
 
 
 def test_every_golden_file_is_tried() -> None:
     assert {path.name for path in GOLDEN.glob("checkpoint_*")} == {
-        *(f"checkpoint_v1_{form}.json" for form in FORMS),
-        *(f"checkpoint_v2_{form}.json" for form in FORMS_2),
-        *(f"checkpoint_v3_{form}.json" for form in FORMS_3),
+        f"checkpoint_v3_{form}.json" for form in FORMS
     }
 
 
-@pytest.mark.parametrize("form", FORMS_2)
-def test_version_2_stays_readable(form: str) -> None:
-    golden = (GOLDEN / f"checkpoint_v2_{form}.json").read_bytes().rstrip(b"\n")
-    assert Checkpoint.decode(golden) == FORMS_2[form]
-
-
-@pytest.mark.parametrize("form", FORMS_3)
-def test_version_3_is_what_is_written_and_read(form: str) -> None:
+@pytest.mark.parametrize("form", FORMS)
+def test_a_form_is_what_is_written_and_read(form: str) -> None:
     golden = (GOLDEN / f"checkpoint_v3_{form}.json").read_bytes().rstrip(b"\n")
-    assert Checkpoint.decode(golden) == FORMS_3[form]
-    written = FORMS_3[form].encode()
+    assert Checkpoint.decode(golden) == FORMS[form]
+    written = FORMS[form].encode()
     if form == "packed":  # another zlib may compress to other bytes
-        assert Checkpoint.decode(written) == FORMS_3[form]
+        assert Checkpoint.decode(written) == FORMS[form]
     else:
         assert written == golden
 
 
 def test_a_field_that_is_not_known_is_ignored() -> None:
-    assert Checkpoint.decode(sealed(something="else")) == FORMS_2["holes_and_attempts"]
+    assert Checkpoint.decode(sealed(something="else")) == FORMS["holes_and_attempts"]
 
 
-def test_a_newer_version_is_refused_and_never_a_fresh_start() -> None:
-    with pytest.raises(InvalidCheckpoint, match="got version 4: it was written by a newer"):
-        Checkpoint.decode(json.dumps(written(version=4)).encode())
+@pytest.mark.parametrize(
+    ("version", "said"), [(4, "got version 4: it was written by a newer"), (2, "got version 2")]
+)
+def test_another_version_is_refused_and_never_a_fresh_start(version: int, said: str) -> None:
+    with pytest.raises(InvalidCheckpoint, match=said):
+        Checkpoint.decode(sealed(version=version))
 
 
-def test_what_is_stored_of_an_owned_shard_gets_the_next_epoch_and_the_parents_it_lacks() -> None:
+def test_what_is_stored_of_an_owned_shard_gets_the_next_epoch() -> None:
     fresh = Checkpoint(start=Position.trim_horizon(), parents=("a", "b"))
     assert next_ownership(None, fresh) == replace(fresh, epoch=1)
-    assert next_ownership(FORMS["holes_and_attempts"], fresh) == replace(
-        FORMS["holes_and_attempts"], epoch=8, parents=("a", "b")
-    )
     known = replace(FORMS["holes_and_attempts"], parents=("c",))
     assert next_ownership(known, fresh) == replace(known, epoch=8)
 
 
-def without(name: str) -> dict[str, Any]:
-    return {key: value for key, value in written().items() if key != name}
-
-
-def written(**changes: Any) -> dict[str, Any]:
-    """A form of version 1, which has no checksum that a change would break."""
-    return {**json.loads((GOLDEN / "checkpoint_v1_holes_and_attempts.json").read_bytes()), **changes}
-
-
-def sealed(**changes: Any) -> bytes:
-    """A form of this version, changed, with a checksum that holds."""
-    document = json.loads(FORMS_2["holes_and_attempts"].encode()) | changes
-    del document["crc32"]
+def sealed(*without: str, **changes: Any) -> bytes:
+    """A form, changed, with a checksum that holds."""
+    document = json.loads(FORMS["holes_and_attempts"].encode()) | changes
+    for field in ("crc32", *without):
+        del document[field]
     body = json.dumps(document)[:-1].encode()
     return body + b',"crc32":"%08x"}' % zlib.crc32(body)
 
@@ -165,59 +140,36 @@ def sealed(**changes: Any) -> bytes:
         b"123",
         FORMS["holes_and_attempts"].encode()[:-5],
         b"[" * 100_000,
-        b'{"version":1,"start":' + b'{"type":' * 100_000,
-        FORMS_2["holes_and_attempts"].encode().replace(b'"version":3', b'"version":1'),
-        FORMS_2["fresh"].encode().replace(b'"version":3', b'"version":1'),
-        FORMS_2["fresh"].encode() + b"\n",
-        *(
-            json.dumps(document).encode()
-            for document in (
-                without("version"),
-                without("base"),
-                without("start"),
-                without("epoch"),
-                without("app_instance"),
-                written(base="latest"),
-                written(base=None),
-                written(start={"type": "SOMEWHERE"}),
-                written(start={"type": "AT_TIMESTAMP"}),
-                written(start={"type": "AT_SEQUENCE_NUMBER"}),
-                written(start={"type": "LATEST"}),
-                written(epoch="seven"),
-                written(anchor="?"),
-                written(attempts=[1]),
-                written(attempts={"101": "often"}),
-                written(holes=[["101"]]),
-                written(holes=[["250", "101"]]),  # backwards
-                written(holes=[["251", "252"], ["101", "250"]]),  # out of order
-                written(holes=[["101", "250"], ["200", "300"]]),  # overlapping
-                written(holes=[["50", "120"]]),  # before the base
-                written(version=True),
-                written(version=1.0),
-                written(version=0),
-                written(version=-1),
-                written(version="1"),
-                written(epoch=-1),
-                written(epoch=7.5),
-                written(epoch=True),
-                written(epoch=None),
-                written(app_instance=None),
-                written(app_instance=7),
-                written(start={"type": "AT_TIMESTAMP", "timestamp": float("inf")}),
-                written(start={"type": "AT_TIMESTAMP", "timestamp": float("nan")}),
-                written(start={"type": "AT_TIMESTAMP", "timestamp": 10**400}),
-                written(start={"type": "AT_TIMESTAMP", "timestamp": True}),
-                written(start={"type": "AT_TIMESTAMP", "timestamp": "1700000000"}),
-                written(attempts={"101": -2}),
-                written(attempts={"101": 0}),
-                written(attempts={"101": 2.5}),
-                written(attempts={"101": True}),
-                written(attempts={"251": 4, "101": 2}),  # out of order
-                written(attempts={"100": 2}),  # at the base
-                written(attempts={"200": 2}),  # finished, by the holes
-                written(parents=[]),  # version 1 has none
-            )
-        ),
+        b'{"version":3,"start":' + b'{"type":' * 100_000,
+        FORMS["fresh"].encode() + b"\n",
+        sealed("version"),
+        sealed("base"),
+        sealed("start"),
+        sealed("epoch"),
+        sealed("app_instance"),
+        sealed(base="latest"),
+        sealed(base=None),
+        sealed(start={"type": "SOMEWHERE"}),
+        sealed(start={"type": "AT_TIMESTAMP"}),
+        sealed(start={"type": "AT_SEQUENCE_NUMBER"}),
+        sealed(start={"type": "LATEST"}),
+        sealed(start={"type": "AT_TIMESTAMP", "timestamp": float("inf")}),
+        sealed(start={"type": "AT_TIMESTAMP", "timestamp": float("nan")}),
+        sealed(start={"type": "AT_TIMESTAMP", "timestamp": 10**400}),
+        sealed(start={"type": "AT_TIMESTAMP", "timestamp": True}),
+        sealed(start={"type": "AT_TIMESTAMP", "timestamp": "1700000000"}),
+        sealed(anchor="?"),
+        sealed(version=True),
+        sealed(version=1.0),
+        sealed(version=0),
+        sealed(version=-1),
+        sealed(version="3"),
+        sealed(epoch="seven"),
+        sealed(epoch=7.5),
+        sealed(epoch=True),
+        sealed(epoch=None),
+        sealed(app_instance=None),
+        sealed(app_instance=7),
         sealed(epoch=-1),
         sealed(parents="ab"),
         sealed(parents=[1]),
@@ -252,11 +204,11 @@ def test_what_cannot_be_read_is_an_error_that_says_what_to_do(stored: bytes) -> 
 
 def test_a_form_whose_seal_was_made_anew_is_read() -> None:
     """Or the forms above would prove nothing."""
-    assert Checkpoint.decode(sealed()) == FORMS_2["holes_and_attempts"]
+    assert Checkpoint.decode(sealed()) == FORMS["holes_and_attempts"]
 
 
 def test_a_damaged_node_is_said_to_be_damaged() -> None:
-    stored = FORMS_2["holes_and_attempts"].encode().replace(b'"base":"100"', b'"base":"900"')
+    stored = FORMS["holes_and_attempts"].encode().replace(b'"base":"100"', b'"base":"900"')
     with pytest.raises(InvalidCheckpoint, match="does not match the checksum"):
         Checkpoint.decode(stored)
 
@@ -298,7 +250,6 @@ def test_only_shard_end_is_the_end() -> None:
 
 
 def test_two_thousand_holes_with_their_attempts_take_a_fortieth_of_the_cap() -> None:
-    """In full, as in version 1, they took 362 KB, more than the cap; in version 2 42 KB."""
     whole = large()
     encoded = whole.encode()
     assert len(encoded) < 12_000
@@ -332,6 +283,6 @@ def test_the_base_and_the_parents_are_stored_whatever_the_cap() -> None:
 
 
 def test_a_person_can_read_where_a_shard_stands() -> None:
-    document = json.loads(FORMS_2["holes_and_attempts"].encode())
+    document = json.loads(FORMS["holes_and_attempts"].encode())
     assert (document["base"], document["anchor"]) == ("100", "101")
     assert (document["unit"], document["map"]) == ("1", "-1:2+95-1:4+1")

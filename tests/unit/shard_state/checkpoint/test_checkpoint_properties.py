@@ -1,6 +1,7 @@
 """The stored form for any progress, any damage and any bytes."""
 
 import json
+import zlib
 from itertools import pairwise
 
 import pytest
@@ -47,7 +48,7 @@ def checkpoints(draw: st.DrawFn) -> Checkpoint:
         holes=tuple(holes),
         attempts=tuple(attempts),
         anchor=draw(st.none() | PLACES),
-        parents=draw(st.none() | st.lists(st.text(), max_size=2).map(tuple)),
+        parents=tuple(draw(st.lists(st.text(), max_size=2))),
         epoch=draw(st.integers(0, 2**70)),
         app_instance=draw(st.text()),
     )
@@ -141,7 +142,7 @@ FIELDS = st.sampled_from(
 )
 
 
-@given(st.sampled_from([1, 2]) | JSON, st.dictionaries(FIELDS, JSON))
+@given(st.just(3) | JSON, st.dictionaries(FIELDS, JSON))
 def test_whatever_else_is_stored_is_an_error_that_says_so(version: object, fields: dict[str, object]) -> None:
     valid = {
         "version": version,
@@ -150,8 +151,9 @@ def test_whatever_else_is_stored_is_an_error_that_says_so(version: object, field
         "epoch": 1,
         "app_instance": "",
     }
+    body = json.dumps({**valid, **fields})[:-1].encode()
     try:
-        read = Checkpoint.decode(json.dumps({**valid, **fields}).encode())
+        read = Checkpoint.decode(body + b',"crc32":"%08x"}' % zlib.crc32(body))
     except InvalidCheckpoint:
         return
     assert Checkpoint.decode(read.encode()) == read

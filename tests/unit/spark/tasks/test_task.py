@@ -15,7 +15,14 @@ from kinesis_spout.kinesis.aggregated_record import UserRecord, aggregate
 from kinesis_spout.kinesis.pace import ReadPace
 from kinesis_spout.kinesis.read.polled_getter import Cursor
 from kinesis_spout.model.columns import HANDLED_SCHEMA
-from kinesis_spout.model.errors import DataLoss, KeyUnavailable, KinesisError, Throttled, Unavailable
+from kinesis_spout.model.errors import (
+    DataLoss,
+    KeyUnavailable,
+    KinesisError,
+    ShardNotFound,
+    Throttled,
+    Unavailable,
+)
 from kinesis_spout.model.record import Record
 from kinesis_spout.spark.dataframe.cached_rows import CachingDelivery
 from kinesis_spout.spark.tasks.arrow_delivery import ArrowDelivery, records_of
@@ -163,21 +170,54 @@ def test_a_throttle_is_counted_and_keeps_the_iterator(world: World) -> None:
     assert result.cursor.iterator is not None
 
 
-def test_lost_data_is_an_error_of_the_slice(world: World) -> None:
+def to(kind: type[SliceDelivery], seen: list[Record]) -> Callable[..., SliceDelivery]:
+    """Deliver as one of the doors does: to a function of a record, of columns, or into a DataFrame."""
+
+    def deliver(plan: SlicePlan, rules: DeliverySettings) -> SliceDelivery:
+        if kind is CachingDelivery:
+            return CachingDelivery(plan, rules)
+        if kind is ArrowDelivery:
+            return ArrowDelivery(plan, ArrowHandler(lambda batch, _: seen.extend(records_of(batch))), rules)
+        return HandlerDelivery(plan, RecordHandler(seen.append, lambda record: record), rules)
+
+    return deliver
+
+
+KINDS = [HandlerDelivery, ArrowDelivery, CachingDelivery]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_lost_data_is_an_error_of_the_slice(world: World, kind: type[SliceDelivery]) -> None:
     records = world.put(3)
     world.stream.trim(FIRST, records[2].sequence)
-    (result,) = run(task_settings(world.client), read_slice(position=Position.after(records[0].sequence)))
+    work = read_slice(position=Position.after(records[0].sequence))
+    (result,) = run_slices([work], task_settings(world.client), to(kind, []))
 
     assert isinstance(result.error, DataLoss)
-    assert not result.trimmed
+    assert result.outcome.count == 0
 
 
-def test_a_shard_that_is_gone_is_trimmed_and_over() -> None:
+@pytest.mark.parametrize("kind", KINDS)
+def test_lost_data_that_may_be_lost_is_counted_and_the_rest_is_handled(
+    world: World, kind: type[SliceDelivery]
+) -> None:
+    records = world.put(4)
+    world.stream.trim(FIRST, records[2].sequence)
+    work = read_slice(position=Position.after(records[0].sequence))
+    settings = task_settings(world.client, fail_on_data_loss=False)
+    (result,) = run_slices([work], settings, to(kind, []))
+
+    assert (result.error, result.data_losses, result.outcome.count) == (None, 1, 1)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_shard_that_is_gone_is_an_error_too_and_its_end_was_not_read(kind: type[SliceDelivery]) -> None:
     world = World(shards=2)
     del world.stream._logs[FIRST]
-    (result,) = run(task_settings(world.client), read_slice())
+    (result,) = run_slices([read_slice()], task_settings(world.client), to(kind, []))
 
-    assert (result.trimmed, result.outcome.at_end, result.error) == (True, True, None)
+    assert isinstance(result.error, ShardNotFound)
+    assert not result.outcome.at_end
 
 
 def test_a_slow_shard_does_not_hold_up_a_fast_one() -> None:
@@ -336,7 +376,7 @@ def bounded(position: Position, **changes: Any) -> WorkSlice:
     return read_slice(bound=bound, **changes)
 
 
-@pytest.mark.parametrize("kind", [HandlerDelivery, ArrowDelivery, CachingDelivery])
+@pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("by", ["time", "number"])
 def test_a_slice_ends_before_the_record_that_ends_its_shard(
     world: World, kind: type[SliceDelivery], by: str
@@ -348,15 +388,7 @@ def test_a_slice_ends_before_the_record_that_ends_its_shard(
     world.stream.clock.jump(-10.0)
     world.put(1)  # behind the end, whenever it arrived
     end = Position.at(late[0].sequence) if by == "number" else Position.at_timestamp(1_700_000_010.0)
-
-    def deliver(plan: SlicePlan, rules: DeliverySettings) -> SliceDelivery:
-        if kind is CachingDelivery:
-            return CachingDelivery(plan, rules)
-        if kind is ArrowDelivery:
-            return ArrowDelivery(plan, ArrowHandler(lambda *_: None), rules)
-        return HandlerDelivery(plan, RecordHandler(lambda _: None, lambda record: record), rules)
-
-    (result,) = run_slices([bounded(end)], task_settings(world.client, records_per_fetch=7), deliver)
+    (result,) = run_slices([bounded(end)], task_settings(world.client, records_per_fetch=7), to(kind, []))
     outcome = result.outcome
     assert (outcome.count, outcome.last, result.delivered) == (5, records[-1].sequence, 5)
     assert (outcome.at_bound, outcome.at_tip, outcome.at_end) == (True, False, False)
@@ -376,7 +408,7 @@ def test_records_that_were_not_reached_come_back_before_the_bound_is_told(world:
     assert result.cursor.iterator is None
 
 
-@pytest.mark.parametrize("kind", [HandlerDelivery, ArrowDelivery, CachingDelivery])
+@pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("skips", [True, False])
 def test_records_that_are_too_old_are_passed_over_wherever_they_stand(
     world: World, kind: type[SliceDelivery], *, skips: bool
@@ -389,16 +421,8 @@ def test_records_that_are_too_old_are_passed_over_wherever_they_stand(
         world.put(2)
     age = RecordAge(arrived_from=1_700_000_050.0, maximum_seconds=50.0, skips=skips)
     seen: list[Record] = []
-
-    def deliver(plan: SlicePlan, rules: DeliverySettings) -> SliceDelivery:
-        if kind is CachingDelivery:
-            return CachingDelivery(plan, rules)
-        if kind is ArrowDelivery:
-            return ArrowDelivery(plan, ArrowHandler(lambda batch, _: seen.extend(records_of(batch))), rules)
-        return HandlerDelivery(plan, RecordHandler(seen.append, lambda record: record), rules)
-
     work = replace(read_slice(), age=age)
-    (result,) = run_slices([work], task_settings(world.client), deliver)
+    (result,) = run_slices([work], task_settings(world.client), to(kind, seen))
     assert (result.outcome.count, result.delivered, result.expired) == (8, 4, 4)
     failed = [(failure.index, failure.attempt, failure.fate) for failure in result.outcome.failures]
     assert failed == ([] if skips else [(at, 0, Fate.EXPIRED) for at in (0, 1, 4, 5)])

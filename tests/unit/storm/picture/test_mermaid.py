@@ -35,7 +35,7 @@ def test_counts_are_written_into_the_boxes() -> None:
 
 def test_a_spout_is_drawn_with_what_became_of_its_tuples_and_how_long_it_took() -> None:
     counts = ComponentCounts(emitted=9, acked=6, failed=2, timed_out=1, completed=6, completing_seconds=9.0)
-    drawn = words().build("words").mermaid({"sentences": ComponentCounts.from_told(counts.told())})
+    drawn = words().build("words").mermaid({"sentences": counts})
     shown = "emitted 9<br/>acked 6<br/>failed 2<br/>timed out 1<br/>complete latency 1,500 ms"
     assert f"sentences<br/>Source<br/>{shown}" in drawn
 

@@ -7,6 +7,7 @@ import pytest
 
 from kinesis_spout.consumer.limits.record_age import RecordAge
 from kinesis_spout.kinesis.read.polled_getter import Cursor
+from kinesis_spout.model.errors import ShardNotFound
 from kinesis_spout.model.handler import Failure, NotNow, Reject, RetryLater, failure_of
 from kinesis_spout.model.record import Record
 from kinesis_spout.ports import Page
@@ -339,6 +340,7 @@ def test_a_slice_ends_where_no_more_failures_can_be_kept_and_what_follows_comes_
         delivered=6,
         cursor=Cursor(iterator="behind the last"),
         left=(given[5],),
+        error=ShardNotFound("gone behind the last"),
     )
     failed = [
         FailedTree(index=at, record=given[at], previous=given[at - 1].sequence, end=ENDED) for at in (1, 3, 4)
@@ -354,6 +356,7 @@ def test_a_slice_ends_where_no_more_failures_can_be_kept_and_what_follows_comes_
         4,
     )
     assert (cut.outcome.at_end, cut.outcome.at_tip, cut.left, cut.cursor.iterator) == (False, False, (), None)
+    assert cut.error is None, "the records behind the cut come first"
     assert (cut.delivered, cut.failed) == (4, 2)
 
 

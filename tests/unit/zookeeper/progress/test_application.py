@@ -24,15 +24,6 @@ def test_what_is_encoded_is_decoded(start: Position) -> None:
     assert Application.decode(application.encode(), "/place") == application
 
 
-def test_the_stored_form_of_version_1_stays_readable() -> None:
-    stored = (
-        b'{"version":1,"stream_created":5.5,"start":{"type":"AT_TIMESTAMP","timestamp":7.25},"begun":true}'
-    )
-    application = Application(stream_created=5.5, start=everywhere(Position.at_timestamp(7.25)))
-    assert Application.decode(stored, "/place") == application
-    assert application.encode() == stored
-
-
 def test_the_deployments_that_began_again_are_stored_and_the_oldest_are_forgotten() -> None:
     application = Application(stream_created=5.5, start=everywhere(Position.trim_horizon()))
     for number in range(MAX_DEPLOYMENTS + 2):
@@ -42,17 +33,6 @@ def test_the_deployments_that_began_again_are_stored_and_the_oldest_are_forgotte
     assert len(application.deployments) == MAX_DEPLOYMENTS
     assert application.deployments[0] == "v2"
     assert Application.decode(application.encode(), "/place") == application
-
-
-def test_the_stored_form_with_deployments_stays_readable() -> None:
-    stored = (
-        b'{"version":1,"stream_created":5.5,"start":{"type":"AT_TIMESTAMP","timestamp":7.25},'
-        b'"deployments":["v1","v2"],"begun":true}'
-    )
-    start = everywhere(Position.at_timestamp(7.25))
-    application = Application(stream_created=5.5, start=start, deployments=("v1", "v2"))
-    assert Application.decode(stored, "/place") == application
-    assert application.encode() == stored
 
 
 FORMS = {
@@ -67,7 +47,7 @@ FORMS = {
     "application_v1_deployments": Application(
         stream_created=5.5, start=everywhere(Position.at_timestamp(7.25)), deployments=("v1", "v2")
     ),
-    "application_v2_positions_of_shards": Application(
+    "application_v1_positions_of_shards": Application(
         stream_created=1_700_000_000.123,
         start=StartPositions(
             default=Position.trim_horizon(),
@@ -79,7 +59,7 @@ FORMS = {
             },
         ),
     ),
-    "application_v2_begins_again": Application(
+    "application_v1_begins_again": Application(
         stream_created=5.5,
         start=StartPositions(
             default=Position.at_timestamp(7.25), shards={"shardId-000000000000": Position.trim_horizon()}
@@ -110,9 +90,8 @@ def test_every_golden_file_is_tried() -> None:
         b'{"version":1,"stream_created":5,"start":{"type":"TRIM_HORIZON"},"deployments":[1],"begun":true}',
         b'{"version":1,"stream_created":5,"start":{"type":"TRIM_HORIZON"},"deployments":["v1"],"begun":1}',
         b'{"version":1,"stream_created":5,"start":{"type":"TRIM_HORIZON"},"shards":{"a":1},"begun":true}',
-        b'{"version":2,"stream_created":5,"start":{"type":"TRIM_HORIZON"},"shards":{"a":1},"begun":true}',
-        b'{"version":2,"stream_created":5,"start":{"type":"TRIM_HORIZON"},"shards":["a"],"begun":true}',
-        b'{"version":2,"stream_created":5,"start":{"type":"TRIM_HORIZON"},"shards":{"a":{"type":"LATEST"}},"begun":true}',
+        b'{"version":1,"stream_created":5,"start":{"type":"TRIM_HORIZON"},"shards":["a"],"begun":true}',
+        b'{"version":1,"stream_created":5,"start":{"type":"TRIM_HORIZON"},"shards":{"a":{"type":"LATEST"}},"begun":true}',
         b'{"version":true,"stream_created":5,"start":{"type":"TRIM_HORIZON"},"begun":true}',
         b"[]",
         b"{}",
