@@ -228,13 +228,13 @@ class KinesisSpout(RecordSpout):
             )
         if self.config.order != "unordered":
             raise InvalidConfig(
-                f"expected `order=unordered` with {door}, got {self.config.order!r}: rows of a batch are "
+                f'expected `order="unordered"` with {door}, got {self.config.order!r}: rows of a batch are '
                 "handled together and cannot wait for each other. Use foreach_record for that order"
             )
 
     def _refuse_at_most_once(self, door: str) -> None:
         if self.config.guarantee == "at_most_once":
             raise InvalidConfig(
-                f"expected `guarantee=at_least_once` or `none` with {door}, got 'at_most_once': when a worker of "
-                "Spark dies, nobody knows which of its records were handled. Use next_tuple for that guarantee"
+                f'expected `guarantee="at_least_once"` or "none" with {door}, got "at_most_once": when a worker '
+                "of Spark dies, nobody knows which of its records were handled. Use next_tuple for that guarantee"
             )

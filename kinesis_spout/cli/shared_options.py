@@ -27,9 +27,9 @@ from kinesis_spout.settings.option import Option
 from kinesis_spout.settings.setting_messages import MissingSetting
 from kinesis_spout.settings.sources import (
     Setting,
-    checked,
     from_environment,
     from_toml_file,
+    made_of,
     nearest,
     variable,
 )
@@ -135,7 +135,7 @@ def load(file: Path | None, given: Mapping[str, str | None], assignments: Sequen
     } | {name: Setting(text, name, strict=False) for name, text in given.items() if text is not None}
     try:
         in_file = {} if file is None else from_toml_file(file)
-        return SpoutConfig(**checked(in_file | from_environment(os.environ) | said))
+        return made_of(SpoutConfig, in_file | from_environment(os.environ) | said)
     except MissingSetting as missing:
         name = missing.setting
         raise MissingSetting(

@@ -255,5 +255,5 @@ def _check_used(directory: Path) -> None:
         raise StoreError(
             f"expected the data of the embedded ZooKeeper in {str(directory)!r}, found no such directory: no "
             "consumer has run here. Run this where one does, or name its directory: "
-            "`zookeeper=embedded:DIRECTORY`"
+            '`zookeeper="embedded:DIRECTORY"`'
         )

@@ -250,7 +250,7 @@ class Sender:
             return records <= 0 and more_bytes <= 0
         error = RecordDropped(
             "the record was dropped, the oldest of a full buffer, for a newer one; raise `max_buffered_records` "
-            "or `max_buffered_bytes`, or set `when_full=block`"
+            'or `max_buffered_bytes`, or set `when_full="block"`'
         )
         count = self._endings.dropped(dropped, error)
         self._records.leave_out(count)

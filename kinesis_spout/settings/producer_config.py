@@ -13,7 +13,7 @@ from kinesis_spout.settings.rules import (
     region,
 )
 from kinesis_spout.settings.setting_messages import MissingSetting, listed
-from kinesis_spout.settings.sources import checked, from_environment, from_keywords
+from kinesis_spout.settings.sources import from_environment, from_keywords, made_of
 from kinesis_spout.settings.spout_config import SpoutConfig
 from kinesis_spout.settings.table.connection import CLIENT
 from kinesis_spout.settings.table.writing import PRODUCER_SETTINGS
@@ -65,7 +65,7 @@ class ProducerConfig(ProducerFields, frozen=True, kw_only=True):
         else:
             found = from_keywords({name: getattr(config, name) for name in _CONNECTION})
         connection = {name: found[name] for name in _CONNECTION if name in found}
-        return cls(**checked(connection | from_keywords(given, PRODUCER_SETTINGS), PRODUCER_SETTINGS))
+        return made_of(cls, connection | from_keywords(given, PRODUCER_SETTINGS), PRODUCER_SETTINGS)
 
     def __post_init__(self) -> None:
         values = msgspec.structs.asdict(self)

@@ -2,8 +2,8 @@
 
 Below the doors, a message names a setting as ``SpoutConfig`` does, and marks it: in backquotes, alone or with
 a value ("with `fail_on_data_loss=False` …"), or at its beginning, as refusals do ("dead_letters: expected
-…"). That is the spelling in Python. A door with another spelling respells what leaves it: errors, and lines
-of the log. Unmarked text stays unchanged: a path or a stream may have the name of a setting.
+…"). That is the spelling in Python, where text is quoted. A door with another spelling respells what leaves it:
+errors, and lines of the log. Unmarked text stays unchanged: a path or a stream may have the name of a setting.
 """
 
 import re
@@ -13,7 +13,7 @@ from typing import Any, Final
 from kinesis_spout.model.errors import InvalidConfig, KinesisSpoutError
 
 Spell = Callable[[str, str | None], str | None]
-"""Takes the name of a setting, and its value if given. Returns the door's spelling; None: the same."""
+"""Takes a setting's name, and its value, without quotes, if given. Returns the door's spelling; None: the same."""
 
 _LONGEST_SHOWN: Final = 160
 _MARKED: Final = re.compile(r"`([a-z][a-z0-9_]*)(?:=([^`]+))?`")
@@ -69,10 +69,15 @@ def respelled(text: str, spell: Spell) -> str:
     """Translate a message to a door's spelling. Respelling it again changes nothing."""
 
     def marked(found: re.Match[str]) -> str:
-        said = spell(found[1], found[2])
+        said = spell(found[1], found[2] and found[2].strip('"'))
         return found[0] if said is None else f"`{said}`"
 
-    return _REFUSED.sub(lambda found: spell(found[1], None) or found[0], _MARKED.sub(marked, text))
+    return refused_as(_MARKED.sub(marked, text), lambda name: spell(name, None))
+
+
+def refused_as(text: str, called: Callable[[str], str | None]) -> str:
+    """Translate the name of the refused setting alone, at the beginning of a refusal."""
+    return _REFUSED.sub(lambda found: called(found[1]) or found[0], text)
 
 
 def respell(error: KinesisSpoutError, spell: Spell) -> None:

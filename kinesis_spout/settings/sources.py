@@ -11,12 +11,14 @@ import re
 import tomllib
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeVar
 
 from kinesis_spout.model.errors import InvalidConfig
 from kinesis_spout.settings.option import Option
-from kinesis_spout.settings.setting_messages import MissingSetting, NotAllowed
+from kinesis_spout.settings.setting_messages import MissingSetting, NotAllowed, refused_as
 from kinesis_spout.settings.table import SETTINGS
+
+T = TypeVar("T")
 
 ENVIRONMENT_PREFIX: Final = "KINESIS_SPOUT_"
 TOPOLOGY_PREFIX: Final = "kinesis.spout."
@@ -105,6 +107,18 @@ def topology_key(name: str) -> str:
 def checked(settings: Mapping[str, Setting], rows: Mapping[str, Option] = SETTINGS) -> dict[str, Any]:
     """Return every setting of ``rows``, converted by its type, or its default. Raises InvalidConfig."""
     return {name: _checked(option, settings.get(name)) for name, option in rows.items()}
+
+
+def made_of(
+    configuration: Callable[..., T], settings: Mapping[str, Setting], rows: Mapping[str, Option] = SETTINGS
+) -> T:
+    """Make a configuration. Raises InvalidConfig, which says where the refused setting was set."""
+    values = checked(settings, rows)
+    try:
+        return configuration(**values)
+    except InvalidConfig as error:
+        called = {name: setting.called for name, setting in settings.items()}
+        raise InvalidConfig(refused_as(str(error), called.get)) from None
 
 
 def _checked(option: Option, setting: Setting | None) -> Any:

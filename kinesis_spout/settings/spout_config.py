@@ -26,7 +26,7 @@ from kinesis_spout.settings.rules import (
     region,
 )
 from kinesis_spout.settings.setting_messages import listed
-from kinesis_spout.settings.sources import checked, from_environment, from_keywords, from_toml_file
+from kinesis_spout.settings.sources import from_environment, from_keywords, from_toml_file, made_of
 from kinesis_spout.settings.typed import SpoutFields, SpoutSettings
 from shard_state import PositionType, StartPositions
 
@@ -43,7 +43,7 @@ class SpoutConfig(SpoutFields, frozen=True, kw_only=True, forbid_unknown_fields=
     @classmethod
     def of(cls, **settings: Unpack[SpoutSettings]) -> Self:
         """Make a configuration from keyword arguments alone."""
-        return cls(**checked(from_keywords(settings)))
+        return made_of(cls, from_keywords(settings))
 
     @classmethod
     def load(
@@ -63,9 +63,14 @@ class SpoutConfig(SpoutFields, frozen=True, kw_only=True, forbid_unknown_fields=
         """
         in_file = {} if path is None else from_toml_file(Path(path))
         in_environment = from_environment(os.environ if environ is None else environ)
-        return cls(**checked(in_file | in_environment | from_keywords(overrides)))
+        return made_of(cls, in_file | in_environment | from_keywords(overrides))
 
     def __post_init__(self) -> None:
+        if any(value is msgspec.UNSET for value in msgspec.structs.astuple(self)):
+            raise InvalidConfig(
+                "SpoutConfig: expected a value for every setting, got some: write SpoutConfig.of(...) with the "
+                "same arguments, which checks them and fills in the defaults"
+            )
         check_credentials(msgspec.structs.asdict(self), IN_PYTHON)
         check_endpoints(msgspec.structs.asdict(self), IN_PYTHON)
         check_zookeeper(msgspec.structs.asdict(self))

@@ -20,11 +20,12 @@ def _types(rows: Iterable[Option]) -> dict[str, Any]:
     }
 
 
-def _fields(name: str, rows: Iterable[Option]) -> type[msgspec.Struct]:
-    return msgspec.defstruct(name, _types(rows).items(), frozen=True, kw_only=True, module=__name__)
+def _fields(name: str, rows: Iterable[Option], *default: Any) -> type[msgspec.Struct]:
+    fields = [(field, kind, *default) for field, kind in _types(rows).items()]
+    return msgspec.defstruct(name, fields, frozen=True, kw_only=True, module=__name__)
 
 
-SpoutFields = _fields("SpoutFields", SETTINGS.values())
+SpoutFields = _fields("SpoutFields", SETTINGS.values(), msgspec.UNSET)  # the class says what is missing
 ProducerFields = _fields("ProducerFields", PRODUCER_SETTINGS.values())
 
 ZooKeeperKeywords = TypedDict("ZooKeeperKeywords", _types(PLACE.values()), total=False)

@@ -67,7 +67,7 @@ def answer_of_running(data_dir: Path) -> str | None:
 def _unusable(data_dir: Path, error: OSError) -> StoreError:
     return StoreError(
         f"the embedded ZooKeeper cannot use its directory {data_dir}: {error}. Make room or allow writing there, "
-        "or name another directory: `zookeeper=embedded:DIRECTORY`"
+        'or name another directory: `zookeeper="embedded:DIRECTORY"`'
     )
 
 

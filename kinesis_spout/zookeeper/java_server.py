@@ -142,7 +142,7 @@ def find_java() -> str:
         raise InvalidConfig(
             f"no java {where}: the embedded ZooKeeper, like Spark itself, needs Java 17. Install it (Debian, "
             "Ubuntu: apt install openjdk-17-jre-headless; Fedora: dnf install java-17-openjdk-headless; macOS: "
-            "brew install openjdk@17) or name an existing ensemble: `zookeeper=host:2181`"
+            'brew install openjdk@17) or name an existing ensemble: `zookeeper="host:2181"`'
         )
     return java
 
@@ -162,7 +162,7 @@ def find_jars() -> Path:
     raise MissingExtra(
         f"the embedded ZooKeeper: expected its jars among those of Spark, found none {where} and SPARK_HOME is "
         f'{home or "not set"}: pip install "kinesis-spout[spark]", or set SPARK_HOME to a Spark that is unpacked '
-        "on this machine, or name a ZooKeeper of your own: `zookeeper=host:2181`"
+        'on this machine, or name a ZooKeeper of your own: `zookeeper="host:2181"`'
     )
 
 
@@ -199,5 +199,5 @@ def port_for(data_dir: Path) -> int:
             return port
     raise StoreError(
         f"expected a free port for the embedded ZooKeeper on {HOST} between {_PORTS[0]} and {_PORTS[-1]}, "
-        "found every one in use: free one, or name an existing ensemble: zookeeper=host:2181"
+        'found every one in use: free one, or name an existing ensemble: `zookeeper="host:2181"`'
     )

@@ -266,7 +266,7 @@ class KazooConnection:
         if not self.client.connected:
             raise StoreUnavailable(
                 f"no ZooKeeper answered at {self.hosts} within {timeout_seconds:g} s: is it running, and is the "
-                "address right? `zookeeper=embedded` starts one"
+                'address right? `zookeeper="embedded"` starts one'
                 f"{self.advice}"
             )
 

@@ -52,7 +52,7 @@ _NOT_KNOWN = (
 )
 _NO_ACL = (
     "ZooKeeper does not take the ACL of a new node: expected a scheme that the servers have, and for "
-    "`zookeeper_acl=creator` a client that they know: by `zookeeper_user`, or by a certificate that they ask for"
+    '`zookeeper_acl="creator"` a client that they know: by `zookeeper_user`, or by a certificate that they ask for'
 )
 
 _CHECK: Final = (
@@ -91,7 +91,7 @@ def tls_refusal(error: BaseException, hosts: str) -> str | None:
         return (
             f"the certificate of ZooKeeper at {hosts} is not accepted: {cause.verify_message}. Let "
             "`zookeeper_tls_ca` name a file with the certificate of the CA that signed it; and connect by a name "
-            "that is in it, or do not have the name compared: `zookeeper_tls_verify=ca`"
+            'that is in it, or do not have the name compared: `zookeeper_tls_verify="ca"`'
         )
     if isinstance(cause, ssl.SSLError) and "ALERT" in (cause.reason or ""):
         return (

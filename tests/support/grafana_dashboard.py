@@ -252,7 +252,7 @@ def dashboard() -> str:
     document = {
         "uid": "kinesis-spout",
         "title": "kinesis-spout",
-        "description": "Made from the table of metrics; docs/how-to/runbooks.md says what to do.",
+        "description": "Made from the table of metrics; docs/reference/runbooks.md says what to do.",
         "tags": ["kinesis-spout"],
         "schemaVersion": 39,
         "version": 1,

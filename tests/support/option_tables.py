@@ -96,6 +96,6 @@ def _elsewhere(option: Option) -> str:
     )
 
 
-def _meaning(doc: str, allowed: str, *more: str) -> str:
-    told = ". ".join(filter(None, (allowed and f"*Takes* {allowed}", *more)))
+def _meaning(doc: str, *more: str) -> str:
+    told = ". ".join(filter(None, more))
     return f"{doc}<br>{told}." if told else doc

@@ -76,6 +76,11 @@ def test_no_page_imports_from_inside_the_package() -> None:
     assert deep == set()
 
 
+@pytest.mark.parametrize("page", sorted((DOCS / "how-to").glob("*.md")), ids=lambda page: page.stem)
+def test_a_how_to_has_at_most_900_words_besides_its_programs(page: Path) -> None:
+    assert len(re.sub(r"(?ms)^ *```.*?^ *```", "", page.read_text()).split()) <= 900
+
+
 def test_the_figures_of_the_home_page_are_those_of_the_pages_that_they_come_from() -> None:
     found = re.findall(r"^\* (.+\n  .+)$", (DOCS / "index.md").read_text(), re.MULTILINE)
     assert len(found) == 3

@@ -140,10 +140,10 @@ class _PlainLines:
         if snapshot.state == self._state and now < self._due:
             return
         self._state, self._due = snapshot.state, now + self._seconds
-        lines = [snapshot.line()]
-        if self._goal is not None:
-            lines[0] += f"  {_bar(reached)} until {self._goal.name}"
-        typer.echo("\n".join([*lines, *snapshot.details()]), err=True)
+        bar = "" if self._goal is None else f"  {_bar(reached)} until {self._goal.name}"
+        note(snapshot.line() + bar)
+        for line in snapshot.details():
+            typer.echo(line, err=True)
 
 
 def _bar(reached: float | None) -> str:

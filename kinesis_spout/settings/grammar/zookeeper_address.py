@@ -13,7 +13,7 @@ from kinesis_spout.settings.setting_messages import NotAllowed
 OPEN: Final = "open"
 CREATOR: Final = "creator"
 ACL_WORDS: Final = (
-    "'open', 'creator', or ZooKeeper's 'scheme:id:permissions' (of c d r w a), separated by commas"
+    "'open', 'creator', or 'scheme:id:permissions' (of c d r w a) as in ZooKeeper, separated by commas"
 )
 
 _EMBEDDED: Final = "embedded"

@@ -19,10 +19,10 @@ from kinesis_spout.settings.documentation import help_text
 from kinesis_spout.settings.setting_messages import MissingSetting
 from kinesis_spout.settings.sources import (
     Setting,
-    checked,
     from_environment,
     from_toml_file,
     from_topology,
+    made_of,
     nearest,
     topology_key,
     variable,
@@ -122,7 +122,7 @@ def configuring(arguments: argparse.Namespace) -> Callable[[Mapping[str, Any]], 
     def configure(conf: Mapping[str, Any]) -> SpoutConfig:
         in_file = {} if arguments.config is None else from_toml_file(arguments.config)
         try:
-            return SpoutConfig(**checked(in_file | from_environment(os.environ) | from_topology(conf) | said))
+            return made_of(SpoutConfig, in_file | from_environment(os.environ) | from_topology(conf) | said)
         except MissingSetting as missing:
             name = missing.setting
             how = (

@@ -8,7 +8,7 @@ job has put stay.
 **Order.** Each task puts the rows of one partition key in the order it has them; between tasks there is none,
 so repartition by the key to have it. Kinesis can refuse some records of a call and take others: a refused one
 then comes behind the later ones of its key in that call, of which there are at most 500, and never behind
-those of later calls. With ``order=key`` no call has two rows of one key, unless they are in one aggregated
+those of later calls. With ``order`` key no call has two rows of one key, unless they are in one aggregated
 record: the first copies of a key's rows are in order. A row that can never be taken holds up no other.
 
 **Back-pressure.** Refused records are put again, with exponential back-off and jitter. A shard that refuses

@@ -14,7 +14,7 @@ import typer
 import kinesis_spout
 from kinesis_spout.cli.app import app
 from kinesis_spout.cli.output import spelled
-from kinesis_spout.cli.shared_options import load
+from kinesis_spout.settings import SpoutConfig
 from kinesis_spout.settings.table import SETTINGS
 
 PACKAGE: Final = Path(kinesis_spout.__file__).parent
@@ -24,7 +24,13 @@ EXTRAS: Final = tomllib.loads((PACKAGE.parent / "pyproject.toml").read_text())["
 COMMAND_LINE: Final[Any] = typer.main.get_command(app)
 PUT_IN: Final = "orders"
 """Stands for what the code puts into a text when it runs."""
-ENSEMBLE: Final = ("zookeeper=zk:2181", "zookeeper_user=me", "zookeeper_password=hush")
+ORDERS: Final[Any] = {"stream": "orders", "app": "billing"}
+ENSEMBLE: Final[Any] = {
+    "zookeeper": "zk:2181",
+    "zookeeper_user": "me",
+    "zookeeper_password": "hush",
+    "zookeeper_tls": True,
+}
 
 
 def texts(*rooms: str) -> Iterator[str]:
@@ -98,10 +104,16 @@ def test_a_setting_is_named_as_it_can_be_given(setting: str) -> None:
 
 
 @pytest.mark.parametrize("marked", found(r"`([a-z][a-z0-9_]*=[^`]+)`"))
-def test_a_setting_that_is_named_with_its_value_is_taken(marked: str) -> None:
+def test_a_setting_that_is_named_with_its_value_is_taken_in_python_and_as_the_command_line_prints_it(
+    marked: str,
+) -> None:
     if marked.partition("=")[0] in SETTINGS:
-        needed = [*ENSEMBLE, "zookeeper_tls=true"] if marked.startswith("zookeeper_") else []
-        load(None, {"stream": "orders", "app": "billing"}, [*needed, marked])
+        call = ast.parse(f"given({marked})", mode="eval").body
+        assert isinstance(call, ast.Call)
+        [keyword] = call.keywords
+        needed = ENSEMBLE if marked.startswith("zookeeper_") else {}
+        SpoutConfig.of(**{**ORDERS, **needed, str(keyword.arg): ast.literal_eval(keyword.value)})
+        parse("run", "json:loads", *shlex.split(spelled(f"`{marked}`").strip("`")))
 
 
 @pytest.mark.parametrize("extra", found(r"kinesis-spout\[([a-z0-9-]+)\]"))

@@ -22,7 +22,7 @@ ROOT = Path(__file__).parents[3]
 DOCS = ROOT / "docs"
 SITE = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["urls"]["Documentation"] + "latest/"
 """The address of the newest pages, as the site's own hook has it."""
-RUNBOOKS = "how-to/runbooks.md"
+RUNBOOKS = "reference/runbooks.md"
 RULES: list[dict[str, Any]] = [
     rule for group in yaml.safe_load(alert_rules())["groups"] for rule in group["rules"]
 ]

@@ -271,7 +271,7 @@ def test_an_embedded_zookeeper_without_jars_says_what_to_do(
     assert found.condition is Condition.MISSING
     assert found.next is not None
     assert 'pip install "kinesis-spout[spark]"' in found.next
-    assert "zookeeper=host:2181" in found.next
+    assert '`zookeeper="host:2181"`' in found.next
 
 
 def program(folder: Path, name: str, script: str) -> Path:

@@ -123,6 +123,11 @@ def test_the_command_line_speaks_of_its_arguments(tmp_path: Path, monkeypatch: p
     assert err.startswith("error: --stream: expected a stream name")
     _, err = world.call("shards", *SETTINGS, "--set", "max_pending=0", exit_code=2)
     assert err.startswith("error: --set max_pending: expected int >= 1, got")
+    _, err = world.call("shards", *SETTINGS, "--set", "concurrency=2", "--set", "order=shard", exit_code=2)
+    assert err.startswith("error: --set concurrency: expected 1 with order shard")
+    monkeypatch.setenv("KINESIS_SPOUT_ROLE_SESSION_NAME", "billing")
+    _, err = world.call("shards", *SETTINGS, exit_code=2)
+    assert err.startswith("error: role_session_name (from KINESIS_SPOUT_ROLE_SESSION_NAME): expected none")
 
 
 def test_the_sink_of_a_spout_speaks_of_its_setting() -> None:

@@ -3,6 +3,7 @@
 import copy
 import math
 import pickle
+import re
 from datetime import UTC, datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
@@ -498,6 +499,22 @@ def test_keywords_go_before_the_environment_and_that_before_the_file(tmp_path: P
     environ = {"KINESIS_SPOUT_MAX_PENDING": "2", "KINESIS_SPOUT_MAX_HOLES": "2"}
     made = SpoutConfig.load(path, environ, max_pending=3, **REQUIRED)
     assert (made.max_pending, made.max_holes, made.shards_per_task) == (3, 2, 1)
+
+
+def test_a_setting_that_contradicts_another_one_is_named_with_its_place(tmp_path: Path) -> None:
+    file = tmp_path / "spout.toml"
+    file.write_text('role_session_name = "billing"')
+    variable = "KINESIS_SPOUT_ROLE_SESSION_NAME"
+    refused = "role_session_name (from {}): expected none without role_arn"
+    with pytest.raises(InvalidConfig, match=re.escape(refused.format(variable))):
+        SpoutConfig.load(None, {variable: "billing"}, stream="orders", app="billing")
+    with pytest.raises(InvalidConfig, match=re.escape(refused.format(file))):
+        SpoutConfig.load(file, {}, stream="orders", app="billing")
+
+
+def test_a_configuration_made_without_its_defaults_says_how_to_make_one() -> None:
+    with pytest.raises(InvalidConfig, match=r"write SpoutConfig\.of\(\.\.\.\) with the same arguments"):
+        SpoutConfig(stream=5, app="billing")  # type: ignore[call-arg, arg-type]
 
 
 def test_a_configuration_travels_to_executors_unchanged() -> None:

@@ -258,6 +258,15 @@ def test_a_terminal_gets_the_same_lines_as_a_log_once_spark_has_started(
     assert "\x1b" not in line
 
 
+def test_a_line_of_progress_fits_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    terminal = a_terminal(monkeypatch, "stderr")
+    with open_view(goal=Goal("latest", None)) as view:
+        view.show(reading(QueryInProgress()).take("running"))
+    _, *lines = terminal.getvalue().splitlines()
+    assert len(lines) == 2
+    assert max(map(len, lines)) <= 80
+
+
 def test_a_run_that_has_an_end_says_how_far_it_is(capsys: pytest.CaptureFixture[str]) -> None:
     goal = Goal("latest", None)
     query = QueryInProgress()
