@@ -33,6 +33,7 @@ DOES_NOT_APPLY = {
         "test_a_reset_replaces_what_cannot_be_read",
         "test_a_zombie_of_before_a_reset_is_fenced",
         "test_a_deployment_begins_again_at_the_positions_of_shards",
+        "test_a_deployment_that_begins_again_keeps_the_time_from_which_on_nothing_may_be_lost",
         "test_a_deployment_that_names_shards_that_are_not_there_changes_nothing",
     ),
     "stored: effect and progress are of one moment, and whoever takes over goes on from there": (

@@ -106,6 +106,12 @@ def test_a_shard_keeps_the_time_from_which_on_nothing_of_it_may_be_lost(place: P
     process = place.process("second")
     process.store.open(CREATED, since, shards_named(A))
     assert {each.since for each in process.store.load().values()} == {CREATED + 1}
+
+
+def test_a_deployment_that_begins_again_keeps_the_time_from_which_on_nothing_may_be_lost(
+    place: Place,
+) -> None:
+    process = begun(place, START)
     again = everywhere(Position.latest()).resolved(CREATED + 2)
     process.store.begin_again("v2", again, shards_named(A, B))
     assert {each.since for each in process.store.load().values()} == {CREATED + 2}

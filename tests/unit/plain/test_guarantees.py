@@ -288,5 +288,5 @@ def test_at_least_once_is_the_default(world: World) -> None:
 @pytest.mark.parametrize("door", ["foreach_record", "foreach_arrow", "foreach_batch"])
 def test_the_doors_on_spark_refuse_at_most_once(door: str) -> None:
     spout = KinesisSpout(stream="orders", app="billing", guarantee="at_most_once")
-    with pytest.raises(InvalidConfig, match=f"with {door}, got 'at_most_once'.*Use next_tuple"):
+    with pytest.raises(InvalidConfig, match=f'with {door}, got "at_most_once".*Use next_tuple'):
         getattr(spout, door)(None, print)
