@@ -406,6 +406,22 @@ def test_on_spark_a_record_may_be_handled_again_and_uncounted_once_a_worker_has_
     assert list(checkers.unexplained_duplicates(evidence)) == []
 
 
+@pytest.mark.parametrize(("regained", "found"), [(3.0, 0), (1.5, 1)], ids=["two ownerships", "one ownership"])
+def test_a_handler_on_spark_works_under_the_ownership_that_its_record_was_delivered_in(
+    regained: float, found: int
+) -> None:
+    """Its life lost the shard and got it again while a slow handler had the record. An earlier worker died with it."""
+    kinds = (Kind.DELIVERED, Kind.DELIVERED, Kind.DELIVERED, Kind.HANDLED, Kind.HANDLED)
+    evidence = replace(
+        GOOD,
+        entries=[entry(time, kind, 2, epoch=0) for time, kind in zip((1, 2, 4, 6, 8), kinds, strict=True)],
+        checkpoints=[stored(0.5, 0, acquires=True), stored(regained, 0, epoch=2, acquires=True)],
+        ownerships=[Ownership(shard=SHARD, session=A, pid=11, begin=0.5)],
+        pids={"c1.1": 11},
+    )
+    assert len(list(checkers.unexplained_duplicates(evidence))) == found
+
+
 @pytest.mark.parametrize(("since", "found"), [(9.0, 0), (1.5, 1)], ids=["two ownerships", "one ownership"])
 def test_a_late_job_on_spark_may_be_of_an_earlier_ownership_if_there_was_one(
     since: float, found: int

@@ -137,8 +137,22 @@ class Evidence:
         """Say under which ownership a delivery was made, also where the door does not tell."""
         if entry.epoch != NO_EPOCH:
             return entry.epoch
-        epochs = self.epochs_of_life(entry)
+        epochs = self.epochs_of_life(self._delivery_of(entry))
         return epochs[-1] if epochs else NO_EPOCH
+
+    def _delivery_of(self, entry: Entry) -> Entry:
+        """Give the delivery that a handler has ended.
+
+        A life that lost the shard and got it again may have two under way. Deliveries whose worker died have no
+        end: they are among the earlier ones.
+        """
+        deliveries, ends = (
+            [each for each in self.of(entry.record, kind) if each.life == entry.life]
+            for kind in (Kind.DELIVERED, Kind.HANDLED)
+        )
+        if entry not in ends or len(ends) > len(deliveries):
+            return entry
+        return deliveries[ends.index(entry) - len(ends)]
 
     def epochs_of_life(self, entry: Entry) -> list[int]:
         """Give the ownerships of the shard that the life had begun when it made a delivery."""
