@@ -410,7 +410,7 @@ def test_on_spark_a_record_may_be_handled_again_and_uncounted_once_a_worker_has_
 def test_a_handler_on_spark_works_under_the_ownership_that_its_record_was_delivered_in(
     regained: float, found: int
 ) -> None:
-    """Its life lost the shard and got it again while a slow handler had the record. An earlier worker died with it."""
+    """A slow handler had the record while its life lost the shard and got it again; an earlier worker had died."""
     kinds = (Kind.DELIVERED, Kind.DELIVERED, Kind.DELIVERED, Kind.HANDLED, Kind.HANDLED)
     evidence = replace(
         GOOD,
