@@ -62,7 +62,7 @@ class DeadLettered(KinesisSpoutError):  # noqa: N818
 
 
 class PausedTooLong(KinesisSpoutError):  # noqa: N818
-    """A run that should end when it has caught up makes no progress: practically every record fails."""
+    """A run that should end by itself makes no progress: practically every record fails."""
 
     exit_code = 8
 

@@ -20,8 +20,8 @@ def _types(rows: Iterable[Option]) -> dict[str, Any]:
     }
 
 
-def _fields(name: str, rows: Iterable[Option], *default: Any) -> type[msgspec.Struct]:
-    fields = [(field, kind, *default) for field, kind in _types(rows).items()]
+def _fields(name: str, rows: Iterable[Option], default: Any = msgspec.NODEFAULT) -> type[msgspec.Struct]:
+    fields = [(field, kind, default) for field, kind in _types(rows).items()]
     return msgspec.defstruct(name, fields, frozen=True, kw_only=True, module=__name__)
 
 

@@ -153,7 +153,7 @@ def read(
         reached, end = sequence, mark.end()
     if end != len(text):
         raise ValueError(f"expected a hole map (marks as in '+14-1:2'), got {text[end : end + 40]!r}")
-    _marks(base, holes, attempts)
+    _marks(base, holes, attempts)  # raises if they make up no map
     return tuple(holes), tuple(attempts)
 
 

@@ -5,6 +5,7 @@ Importing boto3 takes 0.35 s of CPU, pyarrow with numpy 0.3 s and 40 MB, in ever
 
 import subprocess
 import sys
+from functools import cache
 
 import pytest
 
@@ -54,6 +55,7 @@ def test_nothing_is_loaded_besides_spark_that_is_not_used_yet(program: str, unwa
     assert (loaded(program) - loaded("import pyspark.sql.datasource")) & unwanted == set()
 
 
+@cache
 def loaded(program: str) -> set[str]:
     """Give the modules that there are when a program has ended."""
     script = f"{program}\nimport sys\nprint(*sys.modules)"

@@ -125,17 +125,18 @@ def run(
         raise WrongArguments(f"--{error}") from error
     files = existing(py_files or ())
     check_ready(ctx.obj, config)
+    goal = Goal.of([config])
     query, stopped_by = run_query(
         lambda spark: _start(spark, config, kind, function, scheme),
         QuerySnapshots,
         spark=running_spark(config.app, master, files, spark_log=spark_log),
         view=open_view(
-            goal=Goal.of([config]),
+            goal=goal,
             json=json,
             progress=not no_progress,
             log_level=log_level,
         ),
-        ends_by_itself=config.until is not None,
+        ends_by_itself=goal is not None,
     )
     if query is not None:
         tell_dead_letters([(config, query.counters.dead_lettered)], fail=fail_on_dead_letters)

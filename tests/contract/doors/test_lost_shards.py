@@ -20,6 +20,23 @@ def world(doors: Callable[..., DoorWorld]) -> DoorWorld:
     return made
 
 
+def read_one(world: DoorWorld) -> None:
+    """Have progress stored."""
+    world.put("read")
+    reader = world.start()
+    world.run(reader, 5.0)
+    reader.close()
+
+
+def start_in_vain(world: DoorWorld, said: str) -> None:
+    """Start a reader that ends with a data loss."""
+    reader = world.start()
+    with pytest.raises(DataLoss, match=said):
+        world.run(reader)
+    with suppress(KinesisSpoutError):  # it says again what ended it
+        reader.close()
+
+
 def lose(world: DoorWorld) -> None:
     """Have retention take the shard, with a record that nobody has read."""
     world.put("unread")
@@ -30,17 +47,10 @@ def lose(world: DoorWorld) -> None:
 
 @pytest.mark.parametrize("earlier_starts", [0, 1])
 def test_it_is_a_loss_at_each_start_until_the_loss_is_accepted(world: DoorWorld, earlier_starts: int) -> None:
-    world.put("read")
-    reader = world.start()
-    world.run(reader, 5.0)
-    reader.close()
+    read_one(world)
     lose(world)
     for _ in range(earlier_starts + 1):
-        reader = world.start()
-        with pytest.raises(DataLoss, match=f"{FIRST}' of stream 'orders' is gone"):
-            world.run(reader)
-        with suppress(KinesisSpoutError):  # it says again what ended it
-            reader.close()
+        start_in_vain(world, f"{FIRST}' of stream 'orders' is gone")
         assert not world.stored().is_shard_end
 
     world.put("in a child")
@@ -63,16 +73,9 @@ def test_it_is_counted_once_although_a_record_of_it_waits_for_its_retry(world: D
 
 @pytest.mark.parametrize("earlier_starts", [0, 1])
 def test_a_gap_in_a_shard_is_a_loss_at_each_start(world: DoorWorld, earlier_starts: int) -> None:
-    world.put("read")
-    reader = world.start()
-    world.run(reader, 5.0)
-    reader.close()
+    read_one(world)
     world.put("unread")
     world.clock.advance(25 * 3600.0)
     world.put("kept")
     for _ in range(earlier_starts + 1):
-        reader = world.start()
-        with pytest.raises(DataLoss, match="that record before it is gone"):
-            world.run(reader)
-        with suppress(KinesisSpoutError):
-            reader.close()
+        start_in_vain(world, "that record before it is gone")

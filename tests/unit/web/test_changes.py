@@ -110,6 +110,13 @@ def done(browser: AsgiBrowser, answer: Answer) -> str:
     return browser.get(address).said
 
 
+def steering_letters_of_two_kinds(world: PageWorld) -> AsgiBrowser:
+    world.member()
+    world.bury(1, 2, error="ValueError: x")
+    world.bury(3, error="KeyError: y")
+    return world.steering()
+
+
 def test_one_letter_is_redriven_without_typing_a_count(world: PageWorld) -> None:
     world.member()
     world.bury(1, 2)
@@ -122,10 +129,7 @@ def test_one_letter_is_redriven_without_typing_a_count(world: PageWorld) -> None
 
 
 def test_letters_are_redriven_by_filter_once_their_count_is_typed(world: PageWorld) -> None:
-    world.member()
-    world.bury(1, 2, error="ValueError: x")
-    world.bury(3, error="KeyError: y")
-    browser = world.steering()
+    browser = steering_letters_of_two_kinds(world)
     assert "2 letters (2 exhausted)" in browser.get(f"{HOME}/redrive?kind=ValueError").said
     for wrong in ({}, {"count": "3"}, {"count": "two"}):
         answer = browser.post(f"{HOME}/redrive?kind=ValueError", WHY | wrong)
@@ -221,10 +225,7 @@ def test_one_letter_is_dismissed_with_a_reason_that_the_audit_keeps(world: PageW
 
 
 def test_dismissed_letters_have_a_list_and_can_be_redriven_after_all(world: PageWorld) -> None:
-    world.member()
-    world.bury(1, 2, error="ValueError: x")
-    world.bury(3, error="KeyError: y")
-    browser = world.steering()
+    browser = steering_letters_of_two_kinds(world)
     assert "There are none" in browser.get(f"{HOME}/letters?state=dismissed").said
     browser.post(f"{HOME}/dismiss?kind=ValueError", WHY | {"count": "2"})
     assert f'href="{HOME}/letters?state=dismissed"' in browser.get(f"{HOME}/letters").text
@@ -247,10 +248,7 @@ def test_dismissed_letters_have_a_list_and_can_be_redriven_after_all(world: Page
 
 
 def test_a_list_becomes_empty_once_the_count_of_its_letters_is_typed(world: PageWorld) -> None:
-    world.member()
-    world.bury(1, 2, error="ValueError: x")
-    world.bury(3, error="KeyError: y")
-    browser = world.steering()
+    browser = steering_letters_of_two_kinds(world)
     assert "Dismiss these…" in browser.get(f"{HOME}/letters?kind=ValueError").said
     for wrong in ({}, {"count": "3"}):
         answer = browser.post(f"{HOME}/dismiss?kind=ValueError", WHY | wrong)
